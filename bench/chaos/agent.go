@@ -33,19 +33,20 @@ type habit struct {
 
 func habits() []habit {
 	return []habit{
-		{8, (*agent).actOnce},
+		{6, (*agent).actOnce},
 		{11, (*agent).spend},
 		{12, (*agent).actWithKey},
 		{5, (*agent).report},
 		{4, (*agent).redeem},
+		{4, (*agent).pay},
 		{3, (*agent).askPeople},
 		{10, (*agent).actFromSeveralSides},
 		{10, (*agent).keyFromSeveralSides},
 		{7, (*agent).reuseKey},
-		{9, (*agent).repeat},
+		{8, (*agent).repeat},
 		{5, (*agent).contest},
 		{4, (*agent).simulate},
-		{4, (*agent).read},
+		{3, (*agent).read},
 		{4, (*agent).useVolatileKey},
 		{4, (*agent).useLimitedKey},
 	}

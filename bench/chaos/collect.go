@@ -58,6 +58,9 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Redemptions, err = query(ctx, s, redemptionsSQL, pgx.RowToStructByPos[judge.Redemption]); err != nil {
 		return err
 	}
+	if h.Payments, err = query(ctx, s, paymentsSQL, pgx.RowToStructByPos[judge.PaymentStep]); err != nil {
+		return err
+	}
 	h.Decisions, err = query(ctx, s,
 		"SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')",
 		pgx.RowToStructByPos[judge.ApprovalDecision])
@@ -94,19 +97,30 @@ const (
 	next_step, key_id, ` + actionType + `, agent_id, amount::text, currency, counterparty, payment_method, merchant_or_vendor,
 	reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''), coalesce((approval::jsonb->>'required')::int, 0),
 	ARRAY(SELECT f->>'group' FROM jsonb_array_elements(approval::jsonb->'from') AS f)
-	FROM checks ORDER BY check_id`
+	FROM checks WHERE payment IS NULL ORDER BY check_id`
 
 	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
 	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, number,
-	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes WHERE number > 0
-	ORDER BY check_id, number`
+	'{"x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text, amount::text, key_id FROM outcomes
+	WHERE number > 0 AND payment IS NULL ORDER BY check_id, number`
 
 	redemptionsSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
 	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id
-	FROM outcomes WHERE number = 0 ORDER BY check_id, step`
+	FROM outcomes WHERE number = 0 AND payment IS NULL ORDER BY check_id, step`
+
+	paymentsSQL = `SELECT payment::jsonb->>'key' AS payment, (payment::jsonb->>'version')::bigint AS version,
+	'chk_' || replace(check_id::text, '-', ''), '', ('x' || left(replace(check_id::text, '-', ''), 12))::bit(48)::bigint, '', false
+	FROM checks WHERE payment IS NOT NULL
+	UNION ALL SELECT s->>'key', (s->>'version')::bigint, 'chk_' || replace(check_id::text, '-', ''), replace(outcome_id::text, '-', ''),
+	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint,
+	'{"r": "redeemed", "t": "taken_over", "x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text,
+	status IN ('f', 'v') AND release = 'd'
+	FROM outcomes, jsonb_array_elements(payment::jsonb->'of') AS s WHERE payment IS NOT NULL
+	ORDER BY payment, version`
 
 	violationsSQL = `SELECT 'chk_' || replace(id::text, '-', ''), policy_id, policy_version, latency_ms, ` + actionType + `, ` + decision + `,
-	` + confidence + `, amount::text, currency, agent_id, counterparty, rule_id, rule_description FROM violations ORDER BY id`
+	` + confidence + `, amount::text, currency, agent_id, counterparty, rule_id, rule_description
+	FROM violations WHERE policy_id <> '` + paid + `' ORDER BY id`
 
 	decision   = `'{"a": "allow", "b": "block", "e": "escalate"}'::jsonb->>decision::text`
 	confidence = `'{"l": "low", "m": "medium", "h": "high"}'::jsonb->>confidence::text`

@@ -30,13 +30,15 @@ func (a *agent) insistOn(rng *rand.Rand, l outgoing) fleet.Answer {
 }
 
 // atOnce insists on requests at the same time.
-func (a *agent) atOnce(all []outgoing) {
+func (a *agent) atOnce(all []outgoing) []fleet.Answer {
+	answers := make([]fleet.Answer, len(all))
 	var sending sync.WaitGroup
-	for _, l := range all {
+	for i, l := range all {
 		rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
-		sending.Go(func() { a.insistOn(rng, l) })
+		sending.Go(func() { answers[i] = a.insistOn(rng, l) })
 	}
 	sending.Wait()
+	return answers
 }
 
 // granted removes and returns some allowed check, which the agent mostly never uses again.

@@ -108,7 +108,8 @@ func summary(h *judge.History) string {
 		}
 		fmt.Fprintf(&text, "%s: %d", name, statuses[status])
 	}
-	fmt.Fprintf(&text, "); %d checks recorded, %d passed the guard; %d policy versions\nfaults:", len(h.Rows), passed, len(h.Policies))
+	fmt.Fprintf(&text, "); %d checks recorded, %d passed the guard; %d versions of payments; %d policy versions\nfaults:",
+		len(h.Rows), passed, len(h.Payments), len(h.Policies))
 	for i, f := range slices.SortedFunc(slices.Values(h.Faults), func(a, b judge.Fault) int { return cmp.Compare(a.From, b.From) }) {
 		if i > 0 {
 			text.WriteString(";")

@@ -32,6 +32,7 @@ type workload struct {
 	executor   apiKey
 	approvers  []apiKey
 	gateways   []apiKey
+	payers     []apiKey
 	thinkTime  time.Duration // of an agent, on average
 	going      context.Context
 	grace      context.Context // ends finishIn after going
@@ -81,12 +82,15 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 		}
 		w.gateways = append(w.gateways, k)
 	}
+	if err := w.newPayers(); err != nil {
+		return nil, err
+	}
 	for range volatileKeys {
 		if err := w.admin.issue(); err != nil {
 			return nil, err
 		}
 	}
-	for _, id := range append([]string{budgeted, asking}, w.policies...) {
+	for _, id := range append([]string{budgeted, asking, paid}, w.policies...) {
 		if a := w.editor.post(id); a.Status != http.StatusCreated {
 			return nil, fmt.Errorf("cannot store a policy: %s", a)
 		}

@@ -15,6 +15,7 @@
 //	G11  no failure behind the load balancer while nodes are restarted in turn
 //	G12  no budget exceeded, by rows or by answers; counters equal to the rows; what is told of an exceeded
 //	     budget true at some moment of its request
+//	G16  one check of a payment redeemed without having been given back, and one nonce told to proceed
 //
 // Where a client cannot know what happened (an answer was lost, a change is in
 // flight, a window is about to end) every possibility is allowed: every finding

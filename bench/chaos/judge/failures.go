@@ -40,6 +40,12 @@ func (e *evidence) excused(o *Op) bool {
 	if e.struck(o) {
 		return true
 	}
+	if o.Kind == Pay && o.Status != 0 {
+		return slices.ContainsFunc(e.Ops, func(c Op) bool {
+			other := c.Kind == Pay && c.ID != o.ID && c.Subject == o.Subject && c.overlaps(o.Sent, o.Done)
+			return other && (c.failed() && e.struck(&c) || e.hung(&c))
+		})
+	}
 	var asked request
 	if o.Kind != Check || o.Status == 0 || json.Unmarshal(o.Request, &asked) != nil {
 		return false

@@ -22,6 +22,8 @@ type History struct {
 
 	Redemptions []Redemption `json:"redemptions,omitempty"` // in the order of the steps of each check
 
+	Payments []PaymentStep `json:"payments,omitempty"` // of each payment in the order of its versions
+
 	Decisions []ApprovalDecision `json:"decisions"`
 	Uses      []Use              `json:"uses"`
 }
@@ -59,9 +61,12 @@ const (
 	Report   Kind = "outcome"
 	Redeem   Kind = "redeem"
 	Doubt    Kind = "in-doubt"
+	Pay      Kind = "payment"  // a check of a payment, with a nonce
 	Approval Kind = "approval" // an approval, read
 	Approve  Kind = "approve"
 	Deny     Kind = "deny"
+
+	PayReport Kind = "payment's outcome"
 )
 
 // Op is one request and what came of it.

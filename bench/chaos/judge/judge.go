@@ -98,6 +98,7 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).budgetsHold, (*evidence).exceededIsTrue,
 		(*evidence).outcomesAreReportedOnce, (*evidence).releasedIsFree,
 		(*evidence).redemptionsAreSteps, (*evidence).redemptionsAreTold, (*evidence).stoppedStays,
+		(*evidence).paymentsAreCarriedOutOnce, (*evidence).oneProceeds,
 		(*evidence).approvalsAreUsedOnce, (*evidence).approvalsAreTold,
 	} {
 		rule(e)
