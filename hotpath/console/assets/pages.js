@@ -10,6 +10,7 @@ import { Budgets } from "./pages/budgets.js";
 import { Events } from "./pages/events.js";
 import { Freezes } from "./pages/freezes.js";
 import { Webhooks } from "./pages/webhooks.js";
+import { Grants } from "./pages/grants.js";
 import { Keys } from "./pages/keys.js";
 
 export const pages = [
@@ -21,6 +22,7 @@ export const pages = [
   { path: "policies", title: "Policies", scope: "policies:read", show: Policies },
   { path: "backtests", title: "Backtests", scope: "backtests:write", show: Backtests },
   { path: "budgets", title: "Budgets", scope: "budgets:read", show: Budgets },
+  { path: "grants", title: "Grants", scope: "budgets:read", show: Grants, within: "budgets" },
   { path: "freezes", title: "Freezes", scope: "freezes:read", show: Freezes },
   { path: "events", title: "Events", scope: "events:read", show: Events },
   { path: "webhooks", title: "Webhooks", scope: "admin", show: Webhooks },

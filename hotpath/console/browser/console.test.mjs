@@ -64,7 +64,7 @@ test("from an escalate to its allow, on a phone", async () => {
   const ann = await open((await person("ann")).api_key, { viewport: phone });
   const [first, second] = [await ask({ agent_id: "loop" }), await ask({ agent_id: "loop" })];
   assert.equal(first.decision, "escalate");
-  await ann.click(`li:has-text("customer-${last - 1}") .open`);
+  await ann.click(`li:has-text("customer-${last - 1}") .opens`);
   await ann.waitForSelector("text=A person looks");
   assert.equal(await ann.locator(".amount.large").textContent(), "300.50 USD");
   assert.match(await ann.locator(".left li").textContent(), /^day\s*5000.00 USD left, 4699\.50 USD after this\s*blocks beyond 5000.00 USD/);
@@ -138,7 +138,7 @@ test("the list says how many are missing where people of one group have approved
   }
   const page = await open((await person("finn", { groups: ["finance"] })).api_key);
   await show(page, "#/approvals");
-  await page.locator(`li:has(a.open[href*="${approval_id}"]) .by:has-text("1 approval missing")`).waitFor();
+  await page.locator(`li:has(a.opens[href*="${approval_id}"]) .by:has-text("1 approval missing")`).waitFor();
   await page.close();
 });
 
@@ -379,7 +379,7 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await other.waitForSelector("[role=alert]:has-text('lena stored a draft')");
   await other.close();
   const reader = await open((await person("omar", { role: "approver" })).api_key);
-  await reader.click("a.open:has-text('Change of two')");
+  await reader.click("a.opens:has-text('Change of two')");
   await reader.fill("input", "not yet");
   await reader.click("text=Reject it");
   await reader.waitForSelector("text=Rejected by omar");
@@ -389,7 +389,7 @@ test("a policy that changes by two keeps what it asks, and a draft waits for som
   await page.click("text=Submit for approval"); // unchanged: submitted anew
   await page.waitForSelector("text=Missing: 1.");
   await show(reader, "#/approvals");
-  await reader.click("a.open:has-text('Change of two')");
+  await reader.click("a.opens:has-text('Change of two')");
   await reader.fill("input", "seen");
   await reader.click("text=Approve exactly this draft");
   await reader.waitForSelector("text=Nobody is missing.");
@@ -437,7 +437,7 @@ test("a list for a desk: rows on a screen, filters, names with pages, and the wa
   assert.ok(await seen() >= 25, `${await seen()} rows on a screen`);
   const ends = await page.locator(".rows .amount").evaluateAll((all) => [...new Set(all.slice(0, 9).map((a) => Math.round(a.getBoundingClientRect().right)))]);
   assert.equal(ends.length, 1, "amounts are not aligned");
-  const row = page.locator("li:has(.theirs:text-is('desk-3')) .open");
+  const row = page.locator("li:has(.theirs:text-is('desk-3')) .opens");
   await row.scrollIntoViewIfNeeded();
   const lists = [];
   page.on("request", (r) => /v1\/checks\?/.test(r.url()) && lists.push(r.url()));
@@ -445,7 +445,7 @@ test("a list for a desk: rows on a screen, filters, names with pages, and the wa
   await page.waitForSelector("h1:text-is('Check')");
   lists.length = 0;
   await page.goBack();
-  await page.waitForFunction(() => document.activeElement.matches("li:has(.theirs) a.open") && document.activeElement.closest("li").textContent.includes("desk-3"));
+  await page.waitForFunction(() => document.activeElement.matches("li:has(.theirs) a.opens") && document.activeElement.closest("li").textContent.includes("desk-3"));
   assert.ok(await row.evaluate((a) => { const b = a.getBoundingClientRect(); return b.top > 0 && b.bottom < innerHeight; }));
   assert.deepEqual(lists, [], "it was read again");
   await page.click(".tabs a:text-is('Blocked or escalated')");
@@ -495,7 +495,7 @@ test("a freeze is on every page until it is released", async () => {
   await page.click("aside a:text-is('Why, and how it ends')");
   for (const name of ["runawya", "runaway"]) {
     const row = page.locator(`.rows li:has(.theirs:text-is('${name}'))`);
-    await row.locator(".open").click();
+    await row.locator(".opens").click();
     await row.locator("[name=note]").fill("Mended");
     await row.locator("button:text-is('Release')").click();
     await row.waitFor({ state: "detached" });
@@ -517,7 +517,7 @@ test("a check shows its payment, with each check of it", async () => {
   const payment = page.locator("section:has(h2:text-is('The payment'))");
   await payment.locator(".rows li").nth(1).waitFor();
   assert.match(await payment.innerText(), /order 7[\s\S]*redeemed, attempt 2/);
-  await payment.locator(".rows a.open").first().click();
+  await payment.locator(".rows a.opens").first().click();
   await page.waitForURL(new RegExp(second.check_id));
   await page.close();
 });

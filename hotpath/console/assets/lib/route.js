@@ -39,7 +39,7 @@ function arrive() {
 
 // toRow shows the row that the way back came from, when there is one.
 export function toRow(from) {
-  const row = from && [...document.querySelectorAll("a.open, main a")].find((a) => a.getAttribute("href") === from);
+  const row = from && [...document.querySelectorAll("a.opens, main a")].find((a) => a.getAttribute("href") === from);
   if (!row) return false;
   row.scrollIntoView({ block: "center" });
   row.focus({ preventScroll: true });

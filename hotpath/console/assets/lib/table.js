@@ -44,8 +44,8 @@ function Part({ page, from, row, label, current }) {
 
 function Row({ item, columns, address, body, current }) {
   const [shown, show] = useState(false);
-  const opens = (inner) => (body ? html`<button class="open" aria-expanded=${shown} onClick=${() => show(!shown)}>${inner}</button>`
-    : address ? html`<a class="open" href=${address} aria-current=${address === current ? "true" : undefined}>${inner}</a>` : inner);
+  const opens = (inner) => (body ? html`<button class="opens" aria-expanded=${shown} onClick=${() => show(!shown)}>${inner}</button>`
+    : address ? html`<a class="opens" href=${address} aria-current=${address === current ? "true" : undefined}>${inner}</a>` : inner);
   const cell = ([, cellOf, kind = ""]) => html`<span class=${`cell ${kind}`}>${kind.startsWith("what") ? opens(cellOf(item)) : cellOf(item)}</span>`;
   const of = (...kinds) => columns.filter(([, , kind = ""]) => kinds.includes(kind.split(" ")[0])).map(cell);
   return html`<li class="row">${of("what", "aside")}<span class="to">${of("line")}</span><span class="by">${of("", "number")}</span>${shown && html`<div class="body">${body(item)}</div>`}</li>`;

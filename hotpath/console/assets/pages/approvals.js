@@ -8,6 +8,7 @@ import { span } from "../lib/words.js";
 import { Filters, Table, Tabs, wide } from "../lib/table.js";
 import { Agent, Amount, Badge, Counterparty, Empty, Failure, Head, Loading, PlainTime, Policy, Said, Who } from "../lib/parts.js";
 import { Freeze } from "./freezes.js";
+import { Added } from "./grants.js";
 import { Approval, missingOf } from "./approval.js";
 
 const filters = [
@@ -65,24 +66,24 @@ function Queue({ waiting, chosen }) {
     ${waiting.more && html`<p class="hint">There are more; they come as you decide.</p>`}`;
 }
 
-const addressOf = (a) => (a.kind === "draft" ? link("policies", [a.policy_id, "draft"]) : link("approvals", a.approval_id));
+const addressOf = (a) => (a.kind === "grant" ? link("grants", a.grant_id) : a.kind === "draft" ? link("policies", [a.policy_id, "draft"]) : link("approvals", a.approval_id));
 
 function State({ a }) {
   const left = Date.parse(a.expires_at) - nodeTime();
   return a.status !== "pending" ? html`<${Badge} of=${a.status} />` : html`<span class=${left < 600000 ? "soon" : ""}>${left > 0 ? `${span(left)} left` : "expired"}</span>`;
 }
 
-// The columns of approvals, and of the drafts of policies among them.
+// The columns of approvals, and of drafts of policies and grants among them.
 const columns = [
-  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : `Change of ${a.policy_id}`), "what number", "8.5rem"],
-  ["State", (a) => (a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">draft<//>`), "aside", "8rem"],
-  ["Type", (a) => a.action?.action_type, "line", "4.2rem"],
-  ["Counterparty", (a) => (a.action ? html`<i>to </i><${Counterparty} name=${a.action.counterparty} />` : a.note && html`<bdi>${a.note}</bdi>`), "line", "minmax(0, 1.2fr)"],
-  ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : a.author && html`<${Who} name=${a.author.principal} />`), "", "minmax(0, 1.2fr)"],
+  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : a.kind === "grant" ? html`<${Added} g=${a} />` : `Change of ${a.policy_id}`), "what number", "8.5rem"],
+  ["State", (a) => (a.kind === "approval" || a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">${a.kind}<//>`), "aside", "8rem"],
+  ["Type", (a) => (a.kind === "grant" ? `for ${a.rule_id} of ${a.policy_id}` : a.action?.action_type), "line", "4.2rem"],
+  ["Counterparty", (a) => (a.action ? html`<i>to </i><${Counterparty} name=${a.action.counterparty} />` : a.note && html`${a.kind === "grant" && "· "}<bdi>${a.note}</bdi>`), "line", "minmax(0, 1.2fr)"],
+  ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : (a.author ?? a.created_by) && html`<${Who} name=${(a.author ?? a.created_by).principal ?? "an admin"} />`), "", "minmax(0, 1.2fr)"],
   ["Policy", (a) => a.action && html`<${Policy} id=${a.policy_id} version=${a.policy_version} />`],
   ["Decided by", (a) => a.decisions?.map((d, i) => html`${i > 0 && ", "}<bdi title=${d.principal}>${d.name || d.principal}</bdi>`)],
   ["Asked", (a) => html`<${PlainTime} at=${a.created_at ?? a.made_at} />`, "", "10.5rem"],
-  ["Missing", (a) => { const n = a.kind === "draft" ? a.missing : a.status === "pending" && a.required > 1 && missingOf(a); return n && html`${n}<i> ${n === 1 ? "approval" : "approvals"} missing</i>`; }, "", "5rem"],
+  ["Missing", (a) => { const n = a.kind === "draft" || a.kind === "grant" ? a.missing : a.status === "pending" && a.required > 1 && missingOf(a); return n && html`${n}<i> ${n === 1 ? "approval" : "approvals"} missing</i>`; }, "", "5rem"],
 ];
 
 export const ApprovalTable = (props) => html`<${Table} columns=${columns} to=${(a) => link("approvals", a.approval_id, { show: "all" })} label="Approvals, the newest first" ...${props} />`;

@@ -3,15 +3,17 @@ import { html } from "../lib/html.js";
 import { get } from "../lib/api.js";
 import { exact } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
+import { may } from "../lib/session.js";
 import { listOf, useLoad, usePages } from "../lib/load.js";
-import { localTime } from "../lib/words.js";
+import { plural, shortTime } from "../lib/words.js";
 import { Filters, Table } from "../lib/table.js";
+import { Grant } from "./grants.js";
 import { Agent, Amount, Counterparty, Empty, Failure, Head, Loading, Policy, Rule, Theirs } from "../lib/parts.js";
 
 // share returns how full a counter is, from 0 to 1 and above. It is drawn, never shown as text.
 export function share(b) {
-  const of = (used, most) => (most === null ? 0 : Number(most) === 0 ? 1 : Number(used) / Number(most));
-  return Math.max(of(String(b.used), b.limit === null ? null : String(b.limit)), of(b.count, b.max_count));
+  const of = (used, most, more) => { const all = Number(exact(most)) + Number(exact(more ?? 0)); return most === null ? 0 : all === 0 ? 1 : Number(exact(used)) / all; };
+  return Math.max(of(b.used, b.limit, b.granted), of(b.count, b.max_count, b.granted_count));
 }
 
 // countersOf returns the first few hundred counters of a policy, and whether there are more.
@@ -50,7 +52,7 @@ const filters = [["policy_id", "Policy"], ["rule_id", "Rule"], ["agent_id", "Age
 export function Budgets({ route }) {
   const { policy_id } = route.query;
   return html`
-    <${Head} title="Budgets" />
+    <${Head} title="Budgets">${may("budgets:grant") && html`<a class="button" href=${link("grants")}>Grants</a>`}<//>
     <${Filters} of=${filters} values=${route.query} change=${(values) => go(link("budgets", "", values))} />
     ${policy_id ? html`<${Counters} query=${route.query} />` : html`${Object.keys(route.query).length > 0 && html`<p class="hint">Name a policy, too: the others apply to its budgets.</p>`}<${Fullest} />`}`;
 }
@@ -69,8 +71,9 @@ function Counters({ query }) {
 
 const subject = { agent_id: (id) => html`<${Agent} id=${id} />`, counterparty: (name) => html`<${Counterparty} name=${name} />` };
 const whose = (b) => Object.entries(b.per).map(([name, value]) => html`${subject[name]?.(exact(value)) ?? html`<${Theirs} text=${exact(value)} />`} `);
-const both = (b, amount, count) => html`${b.limit !== null && html`<${Amount} value=${amount} currency=${b.currency} />`}${b.max_count !== null && html`${b.limit !== null && " · "}${count} actions`}`;
-const window = (b) => b.window ?? (b.rolling_minutes % 1440 === 0 ? `${b.rolling_minutes / 1440} days` : `${b.rolling_minutes} min`);
+const both = (b, amount, count) => html`${b.limit !== null && html`<${Amount} value=${amount} currency=${b.currency} />`}${b.max_count !== null && html`${b.limit !== null && " · "}${plural(count, "action")}`}`;
+const window = (b) => html`${b.window ?? (b.rolling_minutes % 1440 === 0 ? `${b.rolling_minutes / 1440} days` : `${b.rolling_minutes} min`)}${b.resets_at && html` <span class="hint">to ${shortTime(b.resets_at)}</span>`}`;
+const granted = (b) => (b.granted && Number(exact(b.granted)) > 0 ? html`<${Amount} value=${b.granted} currency=${b.currency} />` : b.granted_count > 0 && plural(b.granted_count, "action"));
 
 export function Bar({ b }) {
   const full = share(b);
@@ -79,14 +82,15 @@ export function Bar({ b }) {
 
 const columns = [
   ["Rule", (b) => html`<${Rule} policy=${b.policy_id} id=${b.rule_id} />`, "what"],
-  ["Window", window, "aside", "6rem"],
-  ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line"],
-  ["", (b) => html`<${Bar} b=${b} />`, "line", "7rem"],
-  ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "minmax(8rem, 1fr)"],
-  ["of", (b) => html`<i>of </i>${both(b, b.limit, b.max_count)}`, "number", "minmax(8rem, 1fr)"],
-  ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "minmax(8rem, 1fr)"],
-  ["Whose", (b) => html`${whose(b)}${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>the fullest of ${b.of}</a>`}`, "", "minmax(0, 1.6fr)"],
-  ["Starts anew", (b) => b.resets_at && html`<i>starts anew </i>${localTime(b.resets_at)}`, "", "10.5rem"],
+  ["Window", window, "aside", "minmax(0, 1.5fr)"],
+  ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line", "minmax(0, .9fr)"],
+  ["", (b) => html`<${Bar} b=${b} />`, "line", "3.5rem"],
+  ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "minmax(0, 1.2fr)"],
+  ["of", (b) => html`<i>of </i>${both(b, b.limit, b.max_count)}`, "number", "minmax(0, 1.2fr)"],
+  ["Granted", (b) => { const more = granted(b); return more && html`${more}<i> granted</i>`; }, "number", "minmax(0, .9fr)"],
+  ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "minmax(0, 1.2fr)"],
+  ["Whose", (b) => html`${whose(b)}${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>the fullest of ${b.of}</a>`}`, "", "minmax(0, 1.3fr)"],
+  ["", (b) => html`<${Grant} b=${b} />`, "", "4.8rem"],
 ];
 
 export const BudgetTable = (props) => html`<${Table} columns=${columns} ...${props} />`;
