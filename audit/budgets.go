@@ -134,7 +134,7 @@ func (ch *CounterChange) add(charge *spend.Charge, take bool) {
 		freed = *charge.Freed
 	}
 	if charge.Limited && !charge.Lifted {
-		most, ok := charge.Limit.Total().Plus(freed.Used).Minus(ch.Used.Plus(charge.Amount.Total()))
+		most, ok := charge.Limit.Plus(freed.Used).Minus(ch.Used.Plus(charge.Amount.Total()))
 		switch {
 		case !ok:
 			ch.Counted, ch.MostCount = true, -1
@@ -168,7 +168,7 @@ func Refusals(checks []*spend.Check) []CounterChange {
 // Exhausts reports whether the budget has no room left at that usage.
 func (ch *CounterChange) Exhausts(u spend.Usage) bool {
 	c := ch.Charge
-	return c.Limited && u.Used.Cmp(c.Limit.Total()) >= 0 || c.Counted && u.Count >= c.MaxCount
+	return c.Limited && u.Used.Cmp(c.Limit) >= 0 || c.Counted && u.Count >= c.MaxCount
 }
 
 // KeepCounters is how long counters stay from which no check can take any more.

@@ -95,7 +95,7 @@ type Exhaustion struct {
 	Subject  string // a JSON array of the values of Per
 	AgentID  string // the subject's; empty unless the budget is per agent
 	Limited  bool
-	Limit    spend.Amount
+	Limit    spend.Total
 	Counted  bool
 	MaxCount int64
 	Percent  int         // of the limit; spend.Exhausted when it had no room left, or refused

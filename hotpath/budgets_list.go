@@ -238,7 +238,7 @@ func chargesOf(p *policy.Program, check *spend.Check, now time.Time) []spend.Cha
 }
 
 func remainingOf(c *spend.Charge, usage spend.Usage) (remaining spend.Total, count int64) {
-	remaining, _ = c.Limit.Total().Minus(usage.Used) // zero when there is less than nothing
+	remaining, _ = c.Limit.Minus(usage.Used) // zero when there is less than nothing
 	return remaining, max(c.MaxCount-usage.Count, 0)
 }
 

@@ -19,7 +19,7 @@ func charge(ruleID, subject, takes string) spend.Charge {
 	return spend.Charge{
 		Counter: spend.Counter{ID: spend.CounterID("refunds", ruleID, 1, subject), StartMS: epochStart.UnixMilli()},
 		RuleID:  ruleID, Since: 1, Subject: subject, Amount: amount(takes),
-		Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, EndMS: now().Add(time.Hour).UnixMilli(),
+		Limited: true, Limit: amount("1000").Total(), Counted: true, MaxCount: 20, EndMS: now().Add(time.Hour).UnixMilli(),
 	}
 }
 
@@ -87,7 +87,7 @@ func budgetsAreTaken(t *testing.T, s Subject) {
 	stored := lookUp(t, s, first)[first.ID]
 	for i := range stored.Charges {
 		want := first.Charges[i]
-		want.Limited, want.Limit, want.Counted, want.MaxCount = false, spend.Amount{}, false, 0
+		want.Limited, want.Limit, want.Counted, want.MaxCount = false, spend.Total{}, false, 0
 		if !reflect.DeepEqual(stored.Charges[i], want) {
 			t.Errorf("stored %+v, want %+v", stored.Charges[i], want)
 		}
@@ -148,7 +148,7 @@ func budgetsRace(t *testing.T, s Subject) {
 				own.Counted = false
 				shared := charge("shared", "[]", "60")
 				shared.Counted = false
-				shared.Limit = amount("1830")
+				shared.Limit = amount("1830").Total()
 				c := charged(newCheck(f), own, shared, rolling("0.01"))
 				c.Charges[2].MaxCount = 29
 				err := w.Append(c).Wait(time.Now().Add(time.Minute))

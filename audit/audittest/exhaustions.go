@@ -39,7 +39,7 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	e := news("exactly the limit", day("0"))[0]
 	want := audit.Exhaustion{
 		ID: e.Exhaustion.ID, At: e.At, Counter: day("0").Counter, PolicyID: "refunds", RuleID: "day", Since: 1, AgentID: "agent-1",
-		Subject: `["agent-1"]`, Limited: true, Limit: amount("1000"), Counted: true, MaxCount: 20, Percent: spend.Exhausted,
+		Subject: `["agent-1"]`, Limited: true, Limit: amount("1000").Total(), Counted: true, MaxCount: 20, Percent: spend.Exhausted,
 		Usage: usage(day("0"), "1000", 3).Usage,
 	}
 	if !reflect.DeepEqual(*e.Exhaustion, want) || e.AgentID != "agent-1" || e.At.Sub(now()).Abs() > clockTolerance {
@@ -147,7 +147,7 @@ func budgetsNotify(t *testing.T, s Subject) {
 	// Another version has another limit and other percentages: each is noticed for itself.
 	of := func(limit string, notify spend.Percentages) spend.Charge {
 		c := charge("percents-of-two", "[]", "100")
-		c.Limit, c.NotifyAt = amount(limit), notify
+		c.Limit, c.NotifyAt = amount(limit).Total(), notify
 		return c
 	}
 	mustCommit(t, s, charged(newCheck(f), of("110", "80")))
@@ -159,7 +159,7 @@ func budgetsNotify(t *testing.T, s Subject) {
 	mustCommit(t, s, charged(newCheck(f), of("800", "25,80")))
 	news("by a higher limit", 25)
 	zero := charge("percent-of-nothing", "[]", "0")
-	zero.Limit, zero.MaxCount, zero.Counted, zero.NotifyAt = spend.Amount{}, 0, false, "1"
+	zero.Limit, zero.MaxCount, zero.Counted, zero.NotifyAt = spend.Total{}, 0, false, "1"
 	mustCommit(t, s, charged(newCheck(f), zero))
 	news("of a limit of 0")
 }

@@ -262,7 +262,7 @@ func appendChange(b []byte, c audit.CounterChange) []byte {
 	}
 	w.OptionalInt64(c.Charge.MaxCount, c.Charge.Counted)
 	if c.Charge.Limited {
-		w.Amount(c.Charge.Limit)
+		w.Numeric(c.Charge.Limit, false)
 	} else {
 		w.Null(chain.Amount)
 	}

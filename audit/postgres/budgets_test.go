@@ -16,7 +16,7 @@ import (
 // charge gives a check a budget for each agent and day.
 func charge(c *spend.Check) {
 	const day = 24 * 60 * 60 * 1000
-	limit, _ := spend.ParseAmount("1000000000")
+	limit, _ := spend.ParseTotal("1000000000")
 	start := c.ID.Time().UnixMilli() / day * day
 	subject := `["` + c.Action.AgentID + `"]`
 	c.Charges = []spend.Charge{{

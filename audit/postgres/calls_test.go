@@ -76,7 +76,7 @@ func TestCallOf(t *testing.T) {
 func calendar(t *testing.T, s *Store, agent, limit string) func(spend.Fence) *spend.Check {
 	t.Helper()
 	one, _ := spend.ParseAmount("1")
-	most, err := spend.ParseAmount(limit)
+	most, err := spend.ParseTotal(limit)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exha
 func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
 	err = row.Scan(uuid(&e.ID), utc(&e.At), uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since,
 		&e.Subject, &e.AgentID,
-		&e.Limited, parse(&e.Limit, spend.ParseAmount), &e.Counted, &e.MaxCount, &e.Percent,
+		&e.Limited, parse(&e.Limit, spend.ParseTotal), &e.Counted, &e.MaxCount, &e.Percent,
 		parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }

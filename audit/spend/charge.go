@@ -77,12 +77,15 @@ type Charge struct {
 	// NoCurrency: the budget has no currency, and counts no amount.
 	NoCurrency bool
 
-	// The limits of the policy's version. Exactly the limit is within it.
+	// The limits of the policy's version with what is Granted. Exactly the limit is within it.
 	Limited  bool
-	Limit    Amount
+	Limit    Total
 	Counted  bool
 	MaxCount int64
 	NotifyAt Percentages
+	Granted  Usage // what open grants add to the limits (S91)
+	// Raised is the last change of the counter's grants by which the charge was judged; 0 without an open grant.
+	Raised int64
 
 	// Lifted: taken whether there is room or not (S47).
 	Lifted bool
@@ -138,7 +141,17 @@ func (c *Charge) Fits(u Usage) bool {
 
 // FitsLimit reports whether there is room for the charge's amount.
 func (c *Charge) FitsLimit(u Usage) bool {
-	return !c.Limited || u.Used.Plus(c.Amount.Total()).Cmp(c.Limit.Total()) <= 0
+	return !c.Limited || u.Used.Plus(c.Amount.Total()).Cmp(c.Limit) <= 0
+}
+
+// Grant raises the limits that the charge has, by a grant that was opened by the change of that number.
+func (c *Charge) Grant(used Total, count, change int64) {
+	if c.Limited && !used.IsZero() {
+		c.Limit, c.Granted.Used, c.Raised = c.Limit.Plus(used), c.Granted.Used.Plus(used), max(c.Raised, change)
+	}
+	if c.Counted && count > 0 {
+		c.MaxCount, c.Granted.Count, c.Raised = c.MaxCount+count, c.Granted.Count+count, max(c.Raised, change)
+	}
 }
 
 // FitsCount reports whether there is room for one more.
@@ -171,6 +184,12 @@ func (c *Check) AppendTaken(b []byte) []byte {
 		if !ch.NoCurrency {
 			b = ch.Amount.Append(append(b, `,"amount":`...))
 		}
+		if !ch.Granted.Used.IsZero() {
+			b = ch.Granted.Used.Append(append(b, `,"granted":`...))
+		}
+		if ch.Granted.Count > 0 {
+			b = strconv.AppendInt(append(b, `,"granted_count":`...), ch.Granted.Count, 10)
+		}
 		b = append(b, '}')
 	}
 	b[start] = '['
@@ -192,6 +211,8 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		BucketMS int64           `json:"bucket_ms"`
 		EndMS    int64           `json:"end_ms"`
 		Amount   *Amount         `json:"amount"`
+		Granted  Total           `json:"granted"`
+		GrantedN int64           `json:"granted_count"`
 	}
 	if err := json.Unmarshal([]byte(text), &kept); err != nil {
 		return nil, fmt.Errorf("cannot read the charges of a check: %w", err)
@@ -202,6 +223,7 @@ func ParseTaken(policyID, text string) ([]Charge, error) {
 		charges[i] = Charge{
 			Counter: Counter{CounterID(policyID, k.RuleID, k.Since, subject), k.StartMS, k.BucketMS},
 			RuleID:  k.RuleID, Since: k.Since, Subject: subject, OffsetMS: k.OffsetMS, EndMS: k.EndMS,
+			Granted: Usage{k.Granted, k.GrantedN},
 		}
 		if k.Amount == nil {
 			charges[i].NoCurrency = true

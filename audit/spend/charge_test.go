@@ -39,7 +39,7 @@ func TestTaken(t *testing.T) {
 
 func TestChargeFits(t *testing.T) {
 	ten, six := Amount{coef: 10}, Amount{coef: 6}
-	c := &Charge{Amount: six, Limited: true, Limit: ten, Counted: true, MaxCount: 2}
+	c := &Charge{Amount: six, Limited: true, Limit: ten.Total(), Counted: true, MaxCount: 2}
 	var u Usage
 	if !c.Fits(u) {
 		t.Error("an empty counter has no room")

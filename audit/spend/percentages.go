@@ -50,7 +50,7 @@ func (p Percentages) With(percent int) Percentages {
 // Reached returns those of the percentages of the charge's limits that a usage reaches, by its amount or its number. No usage
 // reaches a percentage of nothing.
 func (c *Charge) Reached(of Percentages, u Usage) Percentages {
-	limit, hundredfold := c.Limit.Total(), u.Used.Times(Exhausted)
+	limit, hundredfold := c.Limit, u.Used.Times(Exhausted)
 	return PercentagesOf(slices.DeleteFunc(of.all(), func(n int) bool {
 		byAmount := c.Limited && !limit.IsZero() && hundredfold.Cmp(limit.Times(n)) >= 0
 		return !byAmount && (!c.Counted || c.MaxCount == 0 || u.Count*Exhausted < c.MaxCount*int64(n))

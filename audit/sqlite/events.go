@@ -62,7 +62,7 @@ func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exha
 func scanExhaustion(row scanner) (e audit.Exhaustion, err error) {
 	err = row.Scan(blob(e.ID[:]), (*millis)(&e.At), blob(e.Counter.ID[:]), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID,
 		&e.Since, &e.Subject,
-		(*text)(&e.AgentID), &e.Limited, amountOrNull(&e.Limit), &e.Counted, (*integer)(&e.MaxCount), &e.Percent,
+		(*text)(&e.AgentID), &e.Limited, orAbsent(&e.Limit, spend.ParseTotal), &e.Counted, (*integer)(&e.MaxCount), &e.Percent,
 		parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }

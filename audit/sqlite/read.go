@@ -139,12 +139,13 @@ func parse[T any](into *T, by func(string) (T, error)) parsed {
 	}
 }
 
-func amountOrNull(into *spend.Amount) parsed {
-	return parse(into, func(text string) (spend.Amount, error) {
+// orAbsent is parse for a column that may be null.
+func orAbsent[T any](into *T, by func(string) (T, error)) parsed {
+	return parse(into, func(text string) (absent T, err error) {
 		if text == "" {
-			return spend.Amount{}, nil
+			return absent, nil
 		}
-		return spend.ParseAmount(text)
+		return by(text)
 	})
 }
 

@@ -14,7 +14,7 @@ func (tr *trail) taking(amount string, change func(*spend.Check, *spend.Charge))
 	tr.t.Helper()
 	epoch, err := tr.store.Epoch(tr.t.Context())
 	act(tr.t, err)
-	limit, err := spend.ParseAmount("251")
+	limit, err := spend.ParseTotal("251")
 	act(tr.t, err)
 	c := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()})[2]
 	c.Action.Amount, err = spend.ParseAmount(amount)

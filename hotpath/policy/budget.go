@@ -127,7 +127,7 @@ func (p *Program) Charges(dst []spend.Charge, a *spend.Action, r spend.Resolutio
 func (b *budget) charge(policyID string, a *spend.Action, t spend.ActionType, principal string, at time.Time) spend.Charge {
 	c := spend.Charge{
 		RuleID: b.rule.id, Since: b.since.Version, Subject: nobody,
-		Limited: b.limited, Limit: b.limit, Counted: b.counted, MaxCount: b.maxCount, NotifyAt: b.notifyAt,
+		Limited: b.limited, Limit: b.limit.Total(), Counted: b.counted, MaxCount: b.maxCount, NotifyAt: b.notifyAt,
 	}
 	c.Counter.ID = b.shared
 	if b.per != 0 || b.members != nil {

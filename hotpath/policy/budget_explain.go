@@ -121,7 +121,7 @@ func (o *overrun) left(currency string) string {
 }
 
 func (o *overrun) leftTotal() spend.Total {
-	left, ok := o.charge.Limit.Total().Minus(o.usage.Used)
+	left, ok := o.charge.Limit.Minus(o.usage.Used)
 	if !ok {
 		return spend.Total{} // the limit was lowered
 	}

@@ -193,7 +193,7 @@ func TestCharges(t *testing.T) {
 	if c := got[1]; c.Limited || !c.Counted || c.MaxCount != 5 || !c.NoCurrency {
 		t.Errorf("S33: %+v", c)
 	}
-	if c := got[2]; !c.Limited || c.Counted || c.Limit != mustAmount(t, "5") || c.NoCurrency {
+	if c := got[2]; !c.Limited || c.Counted || c.Limit != mustAmount(t, "5").Total() || c.NoCurrency {
 		t.Errorf("S33: %+v", c)
 	}
 }

@@ -79,7 +79,7 @@ type ExhaustionEvent struct {
 	Percent  int             `json:"percent,omitzero"` // 0: exhausted
 	Per      json.RawMessage `json:"per" wire:"null"`
 	Currency string          `json:"currency" wire:"null"`
-	Limit    *spend.Amount   `json:"limit" wire:"null"`
+	Limit    *spend.Total    `json:"limit" wire:"null"`
 	Used     *spend.Total    `json:"used" wire:"null"`
 	Count    *int64          `json:"count" wire:"null"`
 	MaxCount *int64          `json:"max_count" wire:"null"`
