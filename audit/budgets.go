@@ -16,6 +16,10 @@ type Budgets interface {
 	CounterUsages(ctx context.Context, counters []spend.Counter) ([]spend.Usage, error)
 	// CountersMet returns which of the counters checks of a principal took from.
 	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
+	// CounterPrincipals returns the principals whose checks took from a counter, in whatever window.
+	CounterPrincipals(ctx context.Context, counter spend.ID) ([]string, error)
+	// AskedBy returns a page of checks, newest first.
+	AskedBy(ctx context.Context, q AskedQuery) (checkIDs []spend.ID, err error)
 	// ListCounters returns a page of counters from which something was taken, by
 	// subject.
 	ListCounters(ctx context.Context, q CounterQuery) (counters []SubjectUsage, more bool, err error)
@@ -232,6 +236,16 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 		ids[i] = spend.CounterID(q.PolicyID, q.RuleID, q.Since, spend.SubjectOf(values...))
 	}
 	return ids
+}
+
+// AskedQuery selects the checks of a policy that one person asked for: with one of these keys, or as that principal or owner.
+type AskedQuery struct {
+	PolicyID         string
+	RefusedBy        string // by this rule; empty: whatever was decided
+	KeyIDs           []string
+	Principal, Owner string
+	From, Before     spend.ID // inclusive, exclusive
+	Limit            int
 }
 
 // SubjectUsage is the usage of a subject.

@@ -57,6 +57,10 @@ const (
 	FreezeForced          ChangeKind = "freeze.forced" // released by the admin alone
 	FreezeEnded           ChangeKind = "freeze.ended"  // its time is over
 
+	GrantCreated  ChangeKind = "grant.created"
+	GrantApproved ChangeKind = "grant.approved" // by one of the people who are required
+	GrantRevoked  ChangeKind = "grant.revoked"
+
 	WebhookCreated ChangeKind = "webhook.created"
 	WebhookChanged ChangeKind = "webhook.changed"
 	WebhookDeleted ChangeKind = "webhook.deleted"
@@ -72,7 +76,7 @@ func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
 		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
 		ApprovalDenial, ApprovalExpiry, ApprovalReopening, ApprovalWithdrawal,
-		FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded,
+		FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded, GrantCreated, GrantApproved, GrantRevoked,
 		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, PaymentsRemoved, ZonesChanged,
 	}
 }

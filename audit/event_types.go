@@ -40,6 +40,9 @@ const (
 	EventFreezeReleased        EventType = "freeze.released"
 	EventFreezeForced          EventType = "freeze.forced"
 	EventFreezeEnded           EventType = "freeze.ended"
+	EventGrantCreated          EventType = "grant.created"
+	EventGrantApproved         EventType = "grant.approved"
+	EventGrantRevoked          EventType = "grant.revoked"
 )
 
 // EventSource is a kind of rows that events are about.
@@ -97,6 +100,9 @@ var eventTypes = [...]eventType{
 	{EventFreezeReleased, 'l', SourceChange, (*eventSources).change},
 	{EventFreezeForced, 'F', SourceChange, (*eventSources).change},
 	{EventFreezeEnded, 'y', SourceChange, (*eventSources).change},
+	{EventGrantCreated, 'G', SourceChange, (*eventSources).change},
+	{EventGrantApproved, 'A', SourceChange, (*eventSources).change},
+	{EventGrantRevoked, 'X', SourceChange, (*eventSources).change},
 }
 
 // EventTypes returns all there are, in the interface's order.

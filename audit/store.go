@@ -34,6 +34,7 @@ type Store interface {
 	History
 	Zones
 	Freezes
+	BudgetGrants
 
 	// ConfigChanges returns the changes after generation since; 0 returns all keys. It is one
 	// consistent reading, so that everything up to Generation is in it.
@@ -114,7 +115,7 @@ type Fences interface {
 type ConfigChanges struct {
 	Generation int64
 	Keys       []Key    // created or changed since
-	Freezes    []Change // of freezes, since; of 0 those of active freezes
+	Stopping   []Change // of freezes and grants, since; of 0 those of active freezes and of grants that are not over
 	Stops      int64    // the last change that stops something
 	PolicyIDs  []string // with a version or a draft, or the end of one, newer than since
 }

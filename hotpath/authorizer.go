@@ -63,6 +63,7 @@ type Store interface {
 	audit.Webhooks
 	audit.Backtests
 	audit.Freezes
+	audit.BudgetGrants
 	ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error)
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)

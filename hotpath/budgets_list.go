@@ -34,6 +34,7 @@ type BudgetCounter struct {
 	Values      []jsontext.Value // of Per
 	Used        spend.Total
 	Count       int64
+	Granted     spend.Usage // what open grants add to the limits (S91)
 	WindowStart time.Time
 	ResetsAt    time.Time // zero of a lifetime, and of a rolling window without usage
 }
@@ -61,6 +62,7 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 		return page, nil
 	}
 	l := budgetListing{BudgetQuery: q, store: a.store, access: access, at: cmp.Or(q.At, page.AsOf), asOf: page.AsOf}
+	v := a.catalog.view()
 	budgets := program.Budgets()
 	slices.SortFunc(budgets, func(a, b policy.BudgetInfo) int { return cmp.Compare(a.RuleID, b.RuleID) })
 	for _, b := range budgets {
@@ -76,6 +78,7 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 			if err != nil {
 				return BudgetPage{}, err
 			}
+			c.Granted = v.granted(&b, b.Counter(q.PolicyID, s.Subject, l.at), l.at)
 			page.Counters = append(page.Counters, c)
 		}
 		if more || len(page.Counters) > q.Limit {
@@ -211,6 +214,7 @@ func (a *Authorizer) BudgetsLeft(ctx context.Context, approval *audit.Approval) 
 	if charges == nil {
 		return left, nil
 	}
+	a.catalog.view().raise(charges, now)
 	usages, err := a.exhausted.usagesOf(ctx, charges)
 	if err != nil {
 		return nil, err

@@ -1,11 +1,13 @@
 package hotpath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -64,6 +66,7 @@ type view struct {
 	keys       map[spend.Hash]*key
 	named      map[string]*key // the same, by key_id
 	freezes    freezes
+	grants     grants
 	keyStops   *keyStops
 	stops      int64 // the last change that stops something (S87)
 }
@@ -142,14 +145,32 @@ func (c *catalog) refresh(generation string) error {
 		}
 	}
 	next.stops = changes.Stops
-	if next.freezes, err = old.freezes.with(changes.Freezes); err != nil {
+	if err := next.follow(old, changes.Stopping, time.Now()); err != nil {
 		c.metrics.reloadFailures.Inc()
-		return fmt.Errorf("%w: cannot load the freezes: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: cannot load freezes and grants: %w", ErrUnavailable, err)
 	}
 	c.drop(changes.PolicyIDs, old.number == 0)
 	c.current.Store(next)
 	c.metrics.reloads.Inc()
 	return nil
+}
+
+// follow makes the freezes and grants of a view those of the one before, with what changed since.
+func (v *view) follow(old *view, changes []audit.Change, now time.Time) (err error) {
+	slices.SortFunc(changes, func(a, b audit.Change) int { return cmp.Compare(a.Seq, b.Seq) })
+	var ofFreezes, ofGrants []audit.Change
+	for _, c := range changes {
+		if c.Kind.IsGrant() {
+			ofGrants = append(ofGrants, c)
+		} else {
+			ofFreezes = append(ofFreezes, c)
+		}
+	}
+	if v.freezes, err = old.freezes.with(ofFreezes); err != nil {
+		return err
+	}
+	v.grants, err = old.grants.with(ofGrants, now)
+	return err
 }
 
 // drop forgets programs that have a newer version.

@@ -34,6 +34,9 @@ func (a *Authorizer) Events(ctx context.Context, access Access, q audit.EventQue
 			}
 			e.Exhaustion.Veiled = !readsCounters
 		}
+		if e.Change != nil && e.Change.Kind.IsGrant() && !readsCounters {
+			e.Change = nil
+		}
 		if e.Change != nil && e.Change.Kind.IsFreeze() && access.permit(spend.FreezesRead) != nil {
 			e.Change = nil
 		}

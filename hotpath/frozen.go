@@ -45,12 +45,11 @@ func whyFrozen(f *audit.Freeze) string {
 // freezes are the active freezes by their folded scopes. Nil means that there are none.
 type freezes map[audit.FreezeScope][]*audit.Freeze
 
-// with returns the freezes after changes.
+// with returns the freezes after changes, which are in their order.
 func (f freezes) with(changes []audit.Change) (freezes, error) {
 	if len(changes) == 0 {
 		return f, nil
 	}
-	slices.SortFunc(changes, func(a, b audit.Change) int { return cmp.Compare(a.Seq, b.Seq) })
 	next := make(freezes, len(f)+1)
 	for scope, all := range f {
 		next[scope] = slices.Clone(all)

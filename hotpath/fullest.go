@@ -151,9 +151,10 @@ func (a *Authorizer) fullestOf(ctx context.Context, name budgetName, subjects []
 	if err != nil {
 		return 0, nil, err
 	}
+	v := a.catalog.view()
 	shares := make(map[string]float64, len(subjects))
 	for i, subject := range subjects {
-		shares[subject] = b.Share(usages[i])
+		shares[subject] = b.Share(usages[i], v.granted(b, counters[i], now))
 	}
 	slices.SortFunc(subjects, func(a, b string) int { return cmp.Compare(shares[b], shares[a]) })
 	if len(subjects) == 0 {

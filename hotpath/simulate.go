@@ -194,6 +194,7 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen *seen) ([
 	if !r.Caller.keyed {
 		explain = p.ExplainAnonymous
 	}
+	view := a.catalog.view()
 	checks := make([]*spend.Check, len(s.actions))
 	for i, action := range s.actions {
 		resolution, fingerprint := s.types[i], s.fingerprints[i]
@@ -213,6 +214,7 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen *seen) ([
 			found := p.Evaluate(action, resolution, now)
 			if p.HasBudgets() && found.Effect != spend.Block {
 				charges := p.Charges(nil, action, resolution, r.Access.principal(), now)
+				view.raise(charges, now)
 				found = p.EvaluateBudgets(found, action, resolution, charges, usages)
 			}
 			check.Decision = explain(found, action, resolution)

@@ -49,7 +49,7 @@ func freezeIsFinal(t *testing.T, s Subject) {
 		return err
 	})
 	changes, err := s.ConfigChanges(t.Context(), 0)
-	if err != nil || len(changes.Freezes) != 1 || changes.Stops != changes.Freezes[0].Seq || changes.Generation < changes.Stops {
+	if err != nil || len(changes.Stopping) != 1 || changes.Stops != changes.Stopping[0].Seq || changes.Generation < changes.Stops {
 		t.Fatalf("changes %+v, %v", changes, err)
 	}
 	f.Stops = changes.Stops
@@ -107,8 +107,8 @@ func freezeCourse(t *testing.T, s Subject) {
 		t.Fatalf("released %+v, %v", f, err)
 	}
 	latest, err = s.ConfigChanges(ctx, changes.Generation)
-	if err != nil || len(latest.Freezes) != 3 || latest.Stops != f.Seq {
-		t.Errorf("a node hears of %+v, %v; want two releases and the end", latest.Freezes, err)
+	if err != nil || len(latest.Stopping) != 3 || latest.Stops != f.Seq {
+		t.Errorf("a node hears of %+v, %v; want two releases and the end", latest.Stopping, err)
 	}
 	forced := mustFreeze(t, s, newFreeze(audit.FreezeScope{Kind: audit.FreezeAll}))
 	must(t, s.ReleaseFreeze(ctx, admin(), audit.FreezeRelease{Freeze: forced, Keys: latest.Generation, Note: "drill"}))
@@ -116,8 +116,8 @@ func freezeCourse(t *testing.T, s Subject) {
 	if err != nil || forced.Status != audit.FreezeReleased || len(forced.Releases) != 1 || forced.Releases[0].Note != "drill" {
 		t.Errorf("forced %+v, %v", forced, err)
 	}
-	if whole, err := s.ConfigChanges(ctx, 0); err != nil || len(whole.Freezes) != 0 {
-		t.Errorf("active: %+v, %v; want none", whole.Freezes, err)
+	if whole, err := s.ConfigChanges(ctx, 0); err != nil || len(whole.Stopping) != 0 {
+		t.Errorf("active: %+v, %v; want none", whole.Stopping, err)
 	}
 	if _, err := s.Freeze(ctx, spend.NewID(now())); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("an unknown freeze: %v", err)

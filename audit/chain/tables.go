@@ -159,7 +159,7 @@ func Exhaustions() Table {
 		{"at", Instant},
 		{"since", Int32},
 		{"percent", Int32},
-		{"nth", Int32},
+		{"nth", Int64},
 		{"max_used", Amount},
 		{"max_count", Int64},
 		{"used", Amount},

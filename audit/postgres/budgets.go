@@ -267,5 +267,6 @@ func appendChange(b []byte, c audit.CounterChange) []byte {
 		w.Null(chain.Amount)
 	}
 	w.Optional(string(c.Charge.NotifyAt))
+	w.Int64(c.Charge.Raised)
 	return w.End()
 }

@@ -98,19 +98,21 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 	return orNil(one(ctx, s, "cannot read a key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE hash = $1", hash[:]))
 }
 
-// selectChanges reads the generation, the policies, the keys and freezes in one statement, so that they are
+// selectChanges reads the generation, the policies, the keys, freezes and grants in one statement, so that they are
 // of one moment, and in one round trip, which a distant database must answer before checks are
 // refused. Each row begins with its kind.
 const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false,
-		NULL::timestamptz, NULL::timestamptz, NULL::text, 0::bigint, '', ''
+		NULL::timestamptz, NULL::timestamptz, NULL::text, 0::bigint, '', '', ''
 	FROM config
-	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, 0, '', '' FROM epoch
-	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, '', ''
+	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, 0, '', '', '' FROM epoch
+	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, '', '', ''
 		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
-	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '' FROM keys WHERE generation > $1
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, c.key_id, '')
+	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '', '' FROM keys WHERE generation > $1
+	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''), coalesce(c.key_id, '')
 		FROM changes AS c WHERE c.kind LIKE 'freeze.%' AND c.seq > $1 AND $1 > 0
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, c.key_id, '')
+	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''), coalesce(c.key_id, '')
+		FROM changes AS c WHERE c.kind LIKE 'grant.%' AND c.seq > $1 AND from_ms((c.details::jsonb ->> 'until_ms')::bigint) > now() - interval '1 minute'
+	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''), coalesce(c.key_id, '')
 		FROM changes AS c WHERE c.kind = 'freeze.created' AND $1 = 0 AND NOT EXISTS (
 			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 
@@ -120,10 +122,10 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	err := s.read(ctx, "cannot read the configuration's changes", func(ctx context.Context, db *pgx.Conn) error {
 		changes = audit.ConfigChanges{}
 		rows, _ := db.Query(ctx, selectChanges, since) // the rows return its error
-		var kind, details, principal string
+		var kind, details, principal, keyID string
 		var generation int64
 		var k audit.Key
-		_, err := pgx.ForEachRow(rows, append(append([]any{&kind, &generation}, keyTargets(&k)...), &details, &principal), func() error {
+		_, err := pgx.ForEachRow(rows, append(append([]any{&kind, &generation}, keyTargets(&k)...), &details, &principal, &keyID), func() error {
 			switch kind {
 			case "g":
 				changes.Generation = generation
@@ -134,9 +136,9 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 			case "k":
 				changes.Keys = append(changes.Keys, k)
 			default:
-				changes.Freezes = append(changes.Freezes, audit.Change{
+				changes.Stopping = append(changes.Stopping, audit.Change{
 					Seq: generation, Kind: audit.ChangeKind(kind), Subject: k.Name, At: k.CreatedAt,
-					By: audit.Actor{Principal: principal}, Details: details,
+					By: audit.Actor{KeyID: keyID, Principal: principal}, Details: details,
 				})
 			}
 			return nil

@@ -10,9 +10,7 @@ import (
 
 // CreateFreeze implements audit.Freezes.
 func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
-	scope := f.Scope.Hash()
-	err = s.control(ctx, "cannot create a freeze", []any{&replayed}, byActor("SELECT create_freeze($1, $2, $3, $4, ", by,
-		f.ID.Text(spend.PrefixFreeze), scope[:], f.Seen, f.Details(&by)))
+	replayed, err = s.recordStop(ctx, by, audit.FreezeCreated, f.ID.Text(spend.PrefixFreeze), f.Scope.Hash(), f.Seen, f.Details(&by))
 	if err != nil {
 		return nil, false, err
 	}
@@ -38,4 +36,18 @@ func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
 	id := f.ID.Text(spend.PrefixFreeze)
 	return s.control(ctx, "cannot end freeze "+id, nil, byActor("SELECT end_freeze($1, $2, $3, $4, ", audit.Actor{},
 		id, scope[:], f.Until.UnixMilli(), f.EndDetails()))
+}
+
+// RecordGrant implements audit.BudgetGrants.
+func (s *Store) RecordGrant(ctx context.Context, by audit.Actor, c audit.GrantChange) (replayed bool, err error) {
+	return s.recordStop(ctx, by, c.Kind, c.ID.Text(spend.PrefixGrant), c.Terms.Hash(), c.Seen, c.Details(&by))
+}
+
+// recordStop records a change that stops what was judged before, and returns whether a creation was recorded before.
+func (s *Store) recordStop(
+	ctx context.Context, by audit.Actor, kind audit.ChangeKind, name string, hash spend.Hash, seen int64, details string,
+) (replayed bool, err error) {
+	err = s.control(ctx, "cannot record "+string(kind)+" of "+name, []any{&replayed}, byActor("SELECT record_stop($1, $2, $3, $4, $5, ", by,
+		string(kind), name, hash[:], seen, details))
+	return replayed, err
 }

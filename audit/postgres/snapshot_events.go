@@ -16,8 +16,9 @@ import (
 // their sources: see event_sources.
 const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 		CASE WHEN c.kind LIKE 'policy.%' THEN c.subject WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'policy_id'
-			ELSE a.policy_id END AS policy_id,
-		CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id' ELSE a.agent_id END AS agent_id,
+			WHEN c.kind LIKE 'grant.%' THEN c.details::jsonb ->> 'policy_id' ELSE a.policy_id END AS policy_id,
+		CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id'
+			WHEN c.kind LIKE 'grant.%' THEN c.details::jsonb ->> 'agent_id' ELSE a.agent_id END AS agent_id,
 		true AS known, c.at, NULL::uuid AS made
 		FROM {schema}.changes AS c CROSS JOIN state AS s LEFT JOIN {schema}.approvals AS a
 			ON c.kind LIKE 'approval.%' AND 'apr_' || replace(a.id::text, '-', '') = c.subject
@@ -26,11 +27,13 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 					WHEN 'approval.reopened' THEN 'R' WHEN 'approval.withdrawn' THEN 'w' WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f'
 					WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g' WHEN 'policy.draft_rejected' THEN 'q'
 					WHEN 'freeze.created' THEN 'h' WHEN 'freeze.release_approved' THEN 'z' WHEN 'freeze.released' THEN 'l'
-					WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y' ELSE 'k' END::"char", CASE c.kind
+					WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y' WHEN 'grant.created' THEN 'G'
+					WHEN 'grant.approved' THEN 'A' WHEN 'grant.revoked' THEN 'X' ELSE 'k' END::"char", CASE c.kind
 					WHEN 'approval.approved' THEN c.details LIKE '%"completes": true%' -- as jsonb writes it; in a text its quotes are escaped
 					WHEN 'policy.draft_put' THEN c.version IS NOT NULL
 					ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced',
-					'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' END)) AS n (type, occurred)
+					'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%'
+					OR c.kind LIKE 'grant.%' END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'u', a.policy_id, a.agent_id, true, NULL, u.check_id
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id

@@ -27,6 +27,7 @@ const (
 	PrefixBacktest   = "bt_"
 	PrefixSession    = "ses_"
 	PrefixFreeze     = "frz_"
+	PrefixGrant      = "grt_"
 )
 
 // ErrBadID is the error of ParseID for anything but a prefix and 32 lower-case hexadecimal digits.

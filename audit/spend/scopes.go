@@ -26,6 +26,7 @@ const (
 	FreezesWrite
 	FreezesRead
 	FreezesRelease
+	BudgetsGrant
 
 	// unknownScope stands for a scope in a stored key that this build does not know: it permits
 	// nothing, but the set is not empty.
@@ -36,7 +37,7 @@ const (
 var scopeNames = [...]string{
 	"checks:write", "checks:read", "policies:read", "policies:write", "budgets:read", "outcomes:write",
 	"outcomes:release", "approvals:read", "approvals:decide", "backtests:write", "events:read",
-	"checks:redeem", "freezes:write", "freezes:read", "freezes:release",
+	"checks:redeem", "freezes:write", "freezes:read", "freezes:release", "budgets:grant",
 }
 
 // ScopeForm describes what ParseScope accepts, for messages.
@@ -89,8 +90,8 @@ func (s *Scopes) UnmarshalJSON(b []byte) error {
 }
 
 // checksAlone are the scopes that must not be combined with checks:write: a key that asks for money
-// writes no rules, decides no approval, refills no budget, does not redeem and releases no freeze.
-const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease | ChecksRedeem | FreezesRelease
+// writes no rules, decides no approval, raises and refills no budget, does not redeem and releases no freeze.
+const checksAlone = PoliciesWrite | ApprovalsDecide | OutcomesRelease | ChecksRedeem | FreezesRelease | BudgetsGrant
 
 // Conflict returns the scopes of the set that must not be given together with
 // checks:write, if that is in it (S30).
@@ -131,15 +132,15 @@ func (r Role) Scopes() Scopes {
 	case Author:
 		return PoliciesRead | PoliciesWrite | ChecksRead | BudgetsRead | BacktestsWrite | freezes
 	case Approver:
-		return ApprovalsRead | ApprovalsDecide | ChecksRead | PoliciesRead | BudgetsRead | freezes | FreezesRelease
+		return ApprovalsRead | ApprovalsDecide | ChecksRead | PoliciesRead | BudgetsRead | BudgetsGrant | freezes | FreezesRelease
 	case Executor:
 		return ChecksRedeem | OutcomesWrite | OutcomesRelease | ChecksRead | freezes
 	case Gateway:
 		return ChecksWrite | ChecksRedeem | OutcomesWrite | OutcomesRelease | PoliciesRead | ChecksRead | BudgetsRead | ApprovalsRead | freezes
 	case Auditor:
 		return ChecksRead | PoliciesRead | BudgetsRead | ApprovalsRead | EventsRead | FreezesRead
-	case Full: // what every key could do before there were scopes, and later scopes except for deciding, releasing and redeeming
-		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease - ChecksRedeem - FreezesRelease
+	case Full: // what every key could do before there were scopes, and later scopes except for deciding, granting, releasing and redeeming
+		return 1<<len(scopeNames) - 1 - ApprovalsDecide - OutcomesRelease - ChecksRedeem - FreezesRelease - BudgetsGrant
 	}
 	return unknownScope
 }

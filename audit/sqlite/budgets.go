@@ -157,8 +157,8 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 			newest = math.MaxInt64
 		}
 		var known bool
-		err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ? AND percent = 100 AND start_ms BETWEEN ? AND ?)",
-			ch.ID[:], ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest).Scan(&known)
+		err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ? AND percent = 100 AND nth = ? AND start_ms BETWEEN ? AND ?)",
+			ch.ID[:], ch.Charge.Raised, ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest).Scan(&known)
 		if err == nil && !known {
 			err = insertExhaustion(tx, &ch, spend.Exhausted, window)
 		}
@@ -169,7 +169,8 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 	return nil
 }
 
-// insertExhaustion records that a counter reached a percentage of its limit, unless that is recorded for its calendar window.
+// insertExhaustion records that a counter reached a percentage of its limit, unless that is recorded for its calendar window. Of
+// 100, nth is the last change of the counter's open grants.
 func insertExhaustion(tx *sql.Tx, ch *audit.CounterChange, percent int, usage spend.Usage) error {
 	var maxUsed, maxCount any
 	if ch.Charge.Limited {
@@ -181,10 +182,11 @@ func insertExhaustion(tx *sql.Tx, ch *audit.CounterChange, percent int, usage sp
 	id := spend.NewID(time.Now())
 	_, err := tx.Exec(`INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, id, at, since, percent, nth, max_used,
 			max_count, used, count, policy_id, rule_id, subject, agent_id)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, n.nth, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 FROM (
-			SELECT count(*) AS nth FROM budget_exhaustions WHERE counter_id = ?1 AND start_ms = ?2 AND percent = ?7) AS n WHERE n.nth = 0 OR ?3 > 0`,
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, iif(?7 = 100, ?16, n.nth), ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 FROM (
+			SELECT count(*) AS nth FROM budget_exhaustions WHERE counter_id = ?1 AND start_ms = ?2 AND percent = ?7) AS n
+			WHERE n.nth = 0 OR ?3 > 0 OR ?7 = 100`,
 		ch.ID[:], ch.StartMS, ch.BucketMS, id[:], id.Time().UnixMilli(), ch.Charge.Since, percent, maxUsed, maxCount,
-		usage.Used.String(), usage.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject, orNull(ch.Charge.AgentID))
+		usage.Used.String(), usage.Count, ch.PolicyID, ch.Charge.RuleID, ch.Charge.Subject, orNull(ch.Charge.AgentID), ch.Charge.Raised)
 	return err
 }
 

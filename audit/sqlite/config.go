@@ -218,8 +218,10 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Stops, err = one(ctx, tx, doing, scalar[int64], "SELECT stops FROM epoch"); err != nil {
 		return changes, err
 	}
-	changes.Freezes, err = collect(ctx, tx, doing, scanChange, `SELECT `+readChangeColumns+` FROM changes AS c
+	changes.Stopping, err = collect(ctx, tx, doing, scanChange, `SELECT `+readChangeColumns+` FROM changes AS c
 		WHERE kind LIKE 'freeze.%' AND seq > ?1 AND (?1 > 0 OR kind = 'freeze.created' AND NOT EXISTS (
-			SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))) ORDER BY seq`, since)
+			SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended')))
+		UNION ALL SELECT `+readChangeColumns+` FROM changes AS c
+		WHERE kind LIKE 'grant.%' AND seq > ?1 AND details ->> 'until_ms' > ?2`, since, time.Now().Add(-audit.GrantMargin).UnixMilli())
 	return changes, err
 }

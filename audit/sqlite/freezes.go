@@ -12,27 +12,51 @@ import (
 // CreateFreeze implements audit.Freezes. Taking its turn on the one writing connection is the wait for the commits in
 // progress.
 func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
-	err = s.write(ctx, "cannot create a freeze", func(tx *sql.Tx) error {
-		var stops int64
-		err := tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ?), (SELECT stops FROM epoch)",
-			f.ID.Text(spend.PrefixFreeze)).Scan(&replayed, &stops)
-		switch {
-		case err != nil || replayed:
-			return err
-		case f.Seen >= 0 && f.Seen != stops:
-			return audit.ErrStaleStops
-		}
-		seq, err := recordFreeze(tx, audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by)
-		if err != nil {
-			return err
-		}
-		return stopAt(tx, seq)
+	err = s.write(ctx, "cannot create a freeze", func(tx *sql.Tx) (err error) {
+		replayed, err = recordStop(tx, audit.FreezeCreated, f.ID.Text(spend.PrefixFreeze), f.Seen, func(seq int64) audit.Change {
+			return audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), seq, by)
+		})
+		return err
 	})
 	if err != nil {
 		return nil, false, err
 	}
 	created, err = s.Freeze(ctx, f.ID)
 	return created, replayed, err
+}
+
+// RecordGrant implements audit.BudgetGrants.
+func (s *Store) RecordGrant(ctx context.Context, by audit.Actor, c audit.GrantChange) (replayed bool, err error) {
+	err = s.write(ctx, "cannot record "+string(c.Kind), func(tx *sql.Tx) (err error) {
+		replayed, err = recordStop(tx, c.Kind, c.ID.Text(spend.PrefixGrant), c.Seen, func(seq int64) audit.Change {
+			return audit.ChangeOfGrant(&c, seq, by)
+		})
+		return err
+	})
+	return replayed, err
+}
+
+// recordStop records a change that stops what was judged before, and returns whether a creation was recorded before.
+func recordStop(tx *sql.Tx, kind audit.ChangeKind, name string, seen int64, change func(seq int64) audit.Change) (replayed bool, err error) {
+	var known bool
+	var stops int64
+	err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ?), (SELECT stops FROM epoch)", name).Scan(&known, &stops)
+	switch {
+	case err != nil:
+		return false, err
+	case known && (kind == audit.FreezeCreated || kind == audit.GrantCreated):
+		return true, nil
+	case seen >= 0 && seen != stops:
+		return false, audit.ErrStaleStops
+	}
+	seq, err := raise(tx)
+	if err != nil {
+		return false, err
+	}
+	if err := record(tx, change(seq)); err != nil {
+		return false, err
+	}
+	return false, stopAt(tx, seq)
 }
 
 // stopAt refuses commits that were judged before a change.

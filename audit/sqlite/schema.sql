@@ -439,6 +439,7 @@ CREATE TABLE changes (
 
 CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
+CREATE INDEX changes_grants ON changes (seq) WHERE kind LIKE 'grant.%';
 CREATE INDEX changes_events ON changes (seq) WHERE kind = 'events.removed';
 
 -- The feed of what happened (S51). Transactions write one after the other here, so
@@ -483,10 +484,11 @@ BEGIN
     INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
         CASE WHEN NEW.kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN NEW.kind LIKE 'policy.%' THEN NEW.kind ELSE 'key.changed' END, iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
 END;
-CREATE TRIGGER changes_freeze_event AFTER INSERT ON changes WHEN NEW.kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended')
+CREATE TRIGGER changes_stop_event AFTER INSERT ON changes WHEN NEW.kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended',
+    'grant.created', 'grant.approved', 'grant.revoked')
 BEGIN
     INSERT INTO events (source, type, policy_id, agent_id) VALUES (unhex(format('%032x', NEW.seq)), NEW.kind,
-        NEW.details ->> '$.scope.policy_id', NEW.details ->> '$.scope.agent_id');
+        coalesce(NEW.details ->> '$.scope.policy_id', NEW.details ->> 'policy_id'), coalesce(NEW.details ->> '$.scope.agent_id', NEW.details ->> 'agent_id'));
 END;
 -- Every decision; and of those that approve, that with which they are enough.
 CREATE TRIGGER changes_approval_event AFTER INSERT ON changes WHEN NEW.kind IN ('approval.approved', 'approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn')

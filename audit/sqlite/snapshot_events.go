@@ -101,9 +101,11 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL
 			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created',
 				'key.changed') OR kind = 'policy.draft_put' AND version IS NOT NULL
-		UNION ALL SELECT unhex(format('%032x', seq)), kind, iif(json_valid(details), details, '{}') ->> '$.scope.policy_id',
-			iif(json_valid(details), details, '{}') ->> '$.scope.agent_id', at, NULL FROM changes
-			WHERE kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended')
+		UNION ALL SELECT unhex(format('%032x', seq)), kind, coalesce(said ->> '$.scope.policy_id', said ->> 'policy_id'),
+			coalesce(said ->> '$.scope.agent_id', said ->> 'agent_id'), at, NULL
+			FROM (SELECT seq, kind, at, iif(json_valid(details), details, '{}') AS said FROM changes)
+			WHERE kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended',
+				'grant.created', 'grant.approved', 'grant.revoked')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), 'approval.decided', k.policy_id, k.agent_id, c.at, NULL
 			FROM changes AS c JOIN checks AS k ON k.check_id = unhex(substr(c.subject, 5)) WHERE c.kind IN ('approval.approved', 'approval.denied')
 		UNION ALL SELECT unhex(format('%032x', c.seq)), c.kind, k.policy_id, k.agent_id, c.at, NULL

@@ -10,29 +10,65 @@ import (
 	"spendgate/audit/spend"
 )
 
-const selectFreezeChanges = `SELECT c.seq, c.kind, c.subject, coalesce(c.key_id, ''), coalesce(c.principal, ''),
+const selectSubjects = `SELECT c.seq, c.kind, c.subject, coalesce(c.key_id, ''), coalesce(c.principal, ''),
 	coalesce(c.credential, ''), c.at, c.details FROM changes AS c `
 
-func scanFreezeChange(row Row) (c audit.Change, err error) {
+func scanSubject(row Row) (c audit.Change, err error) {
 	return c, row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.At, &c.Details)
 }
 
 // Freeze implements audit.Freezes.
 func (s *Store) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) {
-	name := id.Text(spend.PrefixFreeze)
-	doing := "cannot read freeze " + name
-	changes, err := list(ctx, s, doing, scanFreezeChange, selectFreezeChanges+"WHERE c.subject = $1 ORDER BY c.seq", name)
+	return subject(ctx, s, id.Text(spend.PrefixFreeze), audit.FreezesOf)
+}
+
+// BudgetGrant implements audit.BudgetGrants.
+func (s *Store) BudgetGrant(ctx context.Context, id spend.ID) (*audit.BudgetGrant, error) {
+	return subject(ctx, s, id.Text(spend.PrefixGrant), audit.GrantsOf)
+}
+
+// subject reads what is its changes.
+func subject[T any](ctx context.Context, s *Store, name string, of func([]audit.Change) ([]T, error)) (*T, error) {
+	doing := "cannot read " + name
+	changes, err := list(ctx, s, doing, scanSubject, selectSubjects+"WHERE c.subject = $1 ORDER BY c.seq", name)
 	if err != nil {
 		return nil, err
 	}
 	if len(changes) == 0 {
 		return nil, fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
 	}
-	found, err := audit.FreezesOf(changes)
+	found, err := of(changes)
 	if err != nil {
 		return nil, err
 	}
 	return &found[0], nil
+}
+
+// subjects reads a page of what is its changes, newest first, by a condition on their creations.
+func subjects[T any](
+	ctx context.Context, s *Store, kind audit.ChangeKind, w where, limit int, of func([]audit.Change) ([]T, error),
+) (page []T, more bool, err error) {
+	changes, err := list(ctx, s, "cannot list the subjects of "+string(kind), scanSubject, selectSubjects+
+		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind = '"+string(kind)+"'"+w.text+
+		fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY c.seq", limit+1), w.args...)
+	if err != nil {
+		return nil, false, err
+	}
+	if page, err = of(changes); err != nil {
+		return nil, false, err
+	}
+	slices.Reverse(page)
+	page, more = audit.Cut(page, limit)
+	return page, more, nil
+}
+
+// ListBudgetGrants implements audit.BudgetGrants.
+func (s *Store) ListBudgetGrants(ctx context.Context, q audit.GrantQuery) (page []audit.BudgetGrant, more bool, err error) {
+	var w where
+	if q.Before > 0 {
+		w.and("seq < ", q.Before)
+	}
+	return subjects(ctx, s, audit.GrantCreated, w, q.Limit, audit.GrantsOf)
 }
 
 // ListFreezes implements audit.Freezes.
@@ -49,19 +85,7 @@ func (s *Store) ListFreezes(ctx context.Context, q audit.FreezeQuery) (page []au
 		w.text += " AND " + not + `EXISTS (SELECT 1 FROM changes AS e
 			WHERE e.subject = b.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 	}
-	changes, err := list(ctx, s, "cannot list freezes", scanFreezeChange, selectFreezeChanges+
-		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind = 'freeze.created'"+w.text+
-		fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY c.seq", q.Limit+1), w.args...)
-	if err != nil {
-		return nil, false, err
-	}
-	page, err = audit.FreezesOf(changes)
-	if err != nil {
-		return nil, false, err
-	}
-	slices.Reverse(page)
-	page, more = audit.Cut(page, q.Limit)
-	return page, more, nil
+	return subjects(ctx, s, audit.FreezeCreated, w, q.Limit, audit.FreezesOf)
 }
 
 // FreezeReach implements audit.Freezes.

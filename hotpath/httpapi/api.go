@@ -64,6 +64,11 @@ type authorizer interface {
 		shown hotpath.FreezeView, replayed bool, err error)
 	FreezeOf(ctx context.Context, access hotpath.Access, id spend.ID) (hotpath.FreezeView, error)
 	ListFreezes(ctx context.Context, access hotpath.Access, q audit.FreezeQuery) (page []hotpath.FreezeView, more bool, err error)
+	Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (hotpath.GrantView, bool, error)
+	ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error)
+	RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error)
+	GrantOf(context.Context, hotpath.Access, spend.ID) (hotpath.GrantView, error)
+	ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (page []hotpath.GrantView, next int64, more bool, err error)
 	ReleaseFreeze(ctx context.Context, access hotpath.Access, by audit.Actor, id spend.ID, note string) (
 		shown hotpath.FreezeView, replayed bool, err error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)

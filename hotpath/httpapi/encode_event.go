@@ -23,6 +23,7 @@ var (
 	draftEventForm    = wire.NewForm[wire.DraftEvent]()
 	keyEventForm      = wire.NewForm[wire.KeyEvent]()
 	freezeEventForm   = wire.NewForm[wire.FreezeEvent]()
+	grantEventForm    = wire.NewForm[wire.GrantEvent]()
 	scopeForm         = wire.NewForm[wire.EventScope]()
 )
 
@@ -141,7 +142,7 @@ func exhaustionOf(e *audit.Exhaustion) *wire.ExhaustionEvent {
 	return shown
 }
 
-// changeData says what changed of a policy, a freeze or a key, and who changed it.
+// changeData says what changed of a policy, a freeze, a grant or a key, and who changed it.
 func changeData(c *audit.Change) json.RawMessage {
 	by := wire.ChangedBy{Kind: c.By.Kind(), KeyID: c.By.KeyID, Principal: c.By.Principal, Credential: c.By.Credential}
 	switch c.Kind {
@@ -159,6 +160,8 @@ func changeData(c *audit.Change) json.RawMessage {
 			shown.Until = &wire.Timestamp{Time: f.Until}
 		}
 		return freezeEventForm.Append(nil, shown, false)
+	case audit.GrantCreated, audit.GrantApproved, audit.GrantRevoked:
+		return grantEventForm.Append(nil, grantEventOf(c, by), false)
 	default:
 		return keyEventForm.Append(nil, &wire.KeyEvent{
 			KeyID: c.Subject, Created: c.Kind == audit.KeyCreated, Key: wire.Text(c.Details), By: by,

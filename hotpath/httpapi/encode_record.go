@@ -120,14 +120,15 @@ func grantsOf(g *spend.Grants) wire.Grants {
 
 // budgetOf returns a counter of a policy's budget.
 func budgetOf(policyID string, c *hotpath.BudgetCounter, asOf time.Time) wire.Budget {
-	left, ok := c.Limit.Total().Minus(c.Used)
+	left, ok := c.Limit.Total().Plus(c.Granted.Used).Minus(c.Used)
 	if !ok { // lifted, or the limit was lowered
 		left = spend.Total{}
 	}
 	return wire.Budget{
 		PolicyID: policyID, RuleID: c.RuleID, Per: appendPer(c.Per, c.Values), Currency: c.Currency, Limit: known(c.Limited, c.Limit),
-		Used: c.Used, Remaining: known(c.Limited, left), Count: c.Count, MaxCount: known(c.Counted, c.MaxCount),
-		RemainingCount: known(c.Counted, max(c.MaxCount-c.Count, 0)), BudgetWindow: windowOf(c.WindowName, c.TimeZone, c.RollingMinutes),
+		Used: c.Used, Granted: known(c.Limited, c.Granted.Used), Remaining: known(c.Limited, left), Count: c.Count, MaxCount: known(c.Counted, c.MaxCount),
+		GrantedCount: known(c.Counted, c.Granted.Count),
+		RemainingCount: known(c.Counted, max(c.MaxCount+c.Granted.Count-c.Count, 0)), BudgetWindow: windowOf(c.WindowName, c.TimeZone, c.RollingMinutes),
 		WindowStart: wire.Timestamp{Time: c.WindowStart}, ResetsAt: wire.At(c.ResetsAt), CountingSince: wire.Timestamp{Time: c.Since.At},
 		AsOf: wire.Timestamp{Time: asOf},
 	}

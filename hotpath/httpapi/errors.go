@@ -171,6 +171,14 @@ var refusals = [...]struct {
 		409, "freeze_own", "the freeze is of a principal that the API key is not told apart from: somebody else must release it",
 	}},
 	{hotpath.ErrTooManyFreezes, &refusal{409, "too_many_freezes", "too many freezes are active: release some first"}},
+	{hotpath.ErrGrantNotFound, &refusal{404, "grant_not_found", "there is no such grant"}},
+	{hotpath.ErrGrantNotActive, &refusal{409, "grant_not_active", "the grant is revoked or has ended"}},
+	{hotpath.ErrGrantNotPending, &refusal{409, "grant_not_pending", "the grant is open: it needs no further approval"}},
+	{hotpath.ErrGrantOwn, &refusal{403, codeNotAnApprover, "who granted does not approve the grant; nothing is recorded"}},
+	{hotpath.ErrGrantOwnCheck, &refusal{
+		409, "grant_own_check", "the budget counted or refused a check of yours in this window: somebody else must grant",
+	}},
+	{hotpath.ErrTooManyGrants, &refusal{409, "too_many_grants", "20 grants of this counter are open or wait: revoke some first"}},
 	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
 
 	{hotpath.ErrOverloaded, overloaded},

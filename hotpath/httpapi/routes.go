@@ -27,7 +27,7 @@ type endpoint struct {
 	anyKey bool
 	scope  spend.Scopes
 	demo   bool // or, where that is offered, anybody without a key
-	forced bool // or the admin, to override approvals (S80) or who began something (S53), or to freeze and release (S87)
+	forced bool // or the admin, to override approvals (S80) or who began something (S53), to freeze and release (S87), or to revoke a grant (S91)
 
 	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
@@ -73,6 +73,13 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/approvals/{approval_id}/approve", endpoint{method: "POST", serve: a.postApprove, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
+	a.at(r, "/v1/grants",
+		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead, amounts: true},
+		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant, amounts: true})
+	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, scope: spend.BudgetsRead, amounts: true})
+	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant, amounts: true})
+	a.at(r, "/v1/grants/{grant_id}/revoke",
+		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true, amounts: true})
 	a.at(r, "/v1/freezes",
 		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
 		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})

@@ -99,6 +99,12 @@ func TextOf(value jsontext.Value) string {
 	return string(value)
 }
 
+// ValuesOf returns the values of a subject, in the order of its budget's per; none of what is no subject.
+func ValuesOf(subject string) []jsontext.Value {
+	values, _ := valuesOf(subject)
+	return values
+}
+
 // valuesOf returns the values of a subject.
 func valuesOf(subject string) (values []jsontext.Value, ok bool) {
 	array := jsontext.Value(subject)
@@ -108,15 +114,15 @@ func valuesOf(subject string) (values []jsontext.Value, ok bool) {
 	return elements(array, len(dimensionNames)+maxMetadataTests+1), true
 }
 
-// Share returns how full a counter is, by the limit that is nearer: 1 at the limit, and more if more
+// Share returns how full a counter is, with what grants add, by the limit that is nearer: 1 at the limit, and more if more
 // was taken than a newer version allows.
-func (b *BudgetInfo) Share(u spend.Usage) float64 {
+func (b *BudgetInfo) Share(u, granted spend.Usage) float64 {
 	share := 0.0
 	if b.Limited {
-		share = shareOf(u.Used.Float(), b.Limit.Total().Float())
+		share = shareOf(u.Used.Float(), b.Limit.Total().Plus(granted.Used).Float())
 	}
 	if b.Counted {
-		share = max(share, shareOf(float64(u.Count), float64(b.MaxCount)))
+		share = max(share, shareOf(float64(u.Count), float64(b.MaxCount+granted.Count)))
 	}
 	return share
 }

@@ -24,8 +24,8 @@ CREATE TABLE budget_counters (
 CREATE INDEX budget_counters_listed ON budget_counters (policy_id, rule_id, since, start_ms, left(subject, 64));
 CREATE INDEX budget_counters_end ON budget_counters (end_ms);
 
--- Which counters reached a percentage of their limit (S90), or 100: had no room left, or refused a check. Once in each window (S51); a rolling one
--- reaches a percentage again after its usage fell below.
+-- Which counters reached a percentage of their limit (S90), or 100: had no room left, or refused a check. Once in each window (S51), and again after a
+-- grant; a rolling one reaches a percentage again after its usage fell below.
 CREATE TABLE budget_exhaustions (
     counter_id   uuid        NOT NULL,
     start_ms     bigint      NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE budget_exhaustions (
     max_count    bigint,
     since        integer     NOT NULL,
     percent      integer     NOT NULL,
-    nth          integer     NOT NULL, -- how often a rolling window had reached it in this bucket
+    nth          bigint      NOT NULL, -- how often a rolling window had reached it in this bucket; of 100 the last change of the counter's open grants (S91)
     used         numeric     NOT NULL,
     max_used     numeric,
     policy_id    text        NOT NULL,
@@ -97,7 +97,8 @@ CREATE TYPE counter_row AS (
 
 -- What a commit takes from one counter of a budget. What was taken before must be
 -- at most most_used and most_count, where these are not null; max_used and
--- max_count are the budget's limits, null where it has none; notify_at its percentages, as 50,80, or null.
+-- max_count are the budget's limits with its grants, null where it has none; notify_at its percentages, as 50,80, or null; raised is
+-- the last change of its open grants, else 0.
 CREATE TYPE counter_change AS (
     counter_id uuid,
     start_ms   bigint,
@@ -108,7 +109,8 @@ CREATE TYPE counter_change AS (
     most_used  numeric,
     max_count  bigint,
     max_used   numeric,
-    notify_at  text
+    notify_at  text,
+    raised     bigint
 );
 
 CREATE TYPE counter_correction AS (
@@ -148,14 +150,14 @@ CREATE FUNCTION insert_exhaustions(changes counter_change[]) RETURNS void
 LANGUAGE sql
 AS $$
     INSERT INTO budget_exhaustions (counter_id, start_ms, bucket_ms, percent, nth, count, max_count, since, used, max_used, policy_id, rule_id, subject, agent_id)
-        SELECT DISTINCT ON (c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END)
-            c.counter_id, c.start_ms, c.bucket_ms, 100, 0, u.count, c.max_count, own.since, u.used, c.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
+        SELECT DISTINCT ON (c.counter_id, c.raised, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END)
+            c.counter_id, c.start_ms, c.bucket_ms, 100, c.raised, u.count, c.max_count, own.since, u.used, c.max_used, own.policy_id, own.rule_id, own.subject, own.agent_id
         FROM unnest(changes) AS c JOIN budget_counters AS own USING (counter_id, start_ms), LATERAL (
             SELECT coalesce(sum(b.used), 0) AS used, coalesce(sum(b.count), 0)::bigint AS count FROM budget_counters AS b
             WHERE b.counter_id = c.counter_id AND b.start_ms >= greatest(c.start_ms - 60 * c.bucket_ms, 0) AND (c.bucket_ms > 0 OR b.start_ms = c.start_ms)) AS u
         WHERE NOT EXISTS (SELECT FROM budget_exhaustions AS e
-            WHERE e.counter_id = c.counter_id AND e.percent = 100 AND e.start_ms >= c.start_ms - 60 * c.bucket_ms AND (c.bucket_ms > 0 OR e.start_ms = c.start_ms))
-        ORDER BY c.counter_id, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms
+            WHERE e.counter_id = c.counter_id AND e.percent = 100 AND e.nth = c.raised AND e.start_ms >= c.start_ms - 60 * c.bucket_ms AND (c.bucket_ms > 0 OR e.start_ms = c.start_ms))
+        ORDER BY c.counter_id, c.raised, CASE WHEN c.bucket_ms = 0 THEN c.start_ms END, c.start_ms
     ON CONFLICT (counter_id, start_ms, percent, nth) DO NOTHING
 $$;
 

@@ -64,6 +64,7 @@ CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_position ON changes (position) WHERE position > '0';
 CREATE INDEX changes_freezes ON changes (seq) WHERE kind = 'freeze.created';
 CREATE INDEX changes_of_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
+CREATE INDEX changes_of_grants ON changes (seq) WHERE kind LIKE 'grant.%';
 CREATE INDEX changes_approved ON changes (key_id) WHERE kind = 'approval.approved';
 
 -- No policy without the record of its creation.
@@ -355,9 +356,9 @@ BEGIN
     RETURN NEXT made;
 END $$;
 
--- Records a freeze, and returns whether it was there. Fails with SG021 if another stop than seen came last, unless seen is
--- negative.
-CREATE FUNCTION create_freeze(name text, scope text, seen bigint, details jsonb, who actor) RETURNS boolean
+-- Records a change that stops what was judged before: a freeze, or a change of a grant. Returns whether a creation was there.
+-- Fails with SG021 if another stop than seen came last, unless seen is negative.
+CREATE FUNCTION record_stop(kind text, name text, hash text, seen bigint, details jsonb, who actor) RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -365,7 +366,7 @@ DECLARE
 BEGIN
     PERFORM begin_stop();
     PERFORM FROM config FOR NO KEY UPDATE;
-    IF EXISTS (SELECT FROM changes AS c WHERE c.subject = create_freeze.name) THEN
+    IF record_stop.kind LIKE '%.created' AND EXISTS (SELECT FROM changes AS c WHERE c.subject = record_stop.name) THEN
         RETURN true;
     END IF;
     IF seen >= 0 AND seen <> (SELECT e.stops FROM epoch AS e) THEN
@@ -373,7 +374,7 @@ BEGIN
     END IF;
     generation := raise_generation();
     UPDATE epoch SET stops = generation;
-    PERFORM record_change(generation, 'freeze.created', name, NULL, who, details, decode(scope, 'hex'));
+    PERFORM record_change(generation, record_stop.kind, name, NULL, who, details, decode(record_stop.hash, 'hex'));
     RETURN false;
 END $$;
 

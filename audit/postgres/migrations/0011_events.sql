@@ -6,7 +6,7 @@
 -- approval.approved, d approval.denied, e approval.expired, R approval.reopened, w approval.withdrawn, u approval.used, o
 -- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
 -- budget.exhausted, B budget.threshold, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
--- s payment.paid_twice, h freeze.created, z freeze.release_approved, l freeze.released, F freeze.forced, y freeze.ended.
+-- s payment.paid_twice, h freeze.created, z freeze.release_approved, l freeze.released, F freeze.forced, y freeze.ended, G grant.created, A grant.approved, X grant.revoked.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
     source    uuid   NOT NULL, -- of a change its number
@@ -43,18 +43,21 @@ CREATE FUNCTION event_sources(low xid8, high xid8, pending xid8[]) RETURNS TABLE
 LANGUAGE sql STABLE
 AS $$
     SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid, n.type,
-            CASE WHEN c.kind LIKE 'policy.%' THEN c.subject WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'policy_id' ELSE a.policy_id END,
-            CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id' ELSE a.agent_id END
+            CASE WHEN c.kind LIKE 'policy.%' THEN c.subject WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'policy_id'
+                WHEN c.kind LIKE 'grant.%' THEN c.details::jsonb ->> 'policy_id' ELSE a.policy_id END,
+            CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id'
+                WHEN c.kind LIKE 'grant.%' THEN c.details::jsonb ->> 'agent_id' ELSE a.agent_id END
         FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
             LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
                 (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.reopened' THEN 'R' WHEN 'approval.withdrawn' THEN 'w'
                     WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g'
                     WHEN 'policy.draft_rejected' THEN 'q' WHEN 'freeze.created' THEN 'h' WHEN 'freeze.release_approved' THEN 'z' WHEN 'freeze.released' THEN 'l'
-                    WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y' ELSE 'k' END::"char", CASE c.kind
+                    WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y'
+                    WHEN 'grant.created' THEN 'G' WHEN 'grant.approved' THEN 'A' WHEN 'grant.revoked' THEN 'X' ELSE 'k' END::"char", CASE c.kind
                     WHEN 'approval.approved' THEN completes_approval(c.details)
                     WHEN 'policy.draft_put' THEN c.version IS NOT NULL
                     ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
-                        'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' END)) AS n (type, occurred)
+                        'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' OR c.kind LIKE 'grant.%' END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
     SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id

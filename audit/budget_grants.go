@@ -1,0 +1,220 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// BudgetGrants keeps grants, which raise the limits of counters (S91). A grant is its changes in the record.
+type BudgetGrants interface {
+	// RecordGrant records a change of a grant: no commit that was judged by the grants before is recorded after it returned
+	// (spend.Fence.Stops). It fails with ErrStaleStops if another change stopped something since the change was judged. A
+	// creation is replayed if a grant with that ID is there, which then may be another.
+	RecordGrant(ctx context.Context, by Actor, c GrantChange) (replayed bool, err error)
+	// BudgetGrant returns a grant as it is, or ErrNotFound.
+	BudgetGrant(ctx context.Context, id spend.ID) (*BudgetGrant, error)
+	// ListBudgetGrants returns a page, newest first.
+	ListBudgetGrants(ctx context.Context, q GrantQuery) (page []BudgetGrant, more bool, err error)
+}
+
+// The bounds of grants.
+const (
+	// MaxGrants is how many of a counter may be open or wait.
+	MaxGrants = 20
+	// MaxGrantTime is how long a grant of a rolling window or a lifetime lasts at most.
+	MaxGrantTime = 31 * 24 * time.Hour
+	// GrantMargin is for how long after its end nodes know a grant, since clocks differ.
+	GrantMargin = time.Minute
+)
+
+// GrantTerms are what a grant raises, by how much and until when.
+type GrantTerms struct {
+	Counter   spend.Counter // StartMS of its calendar window; of a rolling window and a lifetime 0
+	PolicyID  string
+	RuleID    string
+	Since     int // the version since which the counter counts
+	Per       []string
+	Subject   string
+	AgentID   string      // the subject's; empty unless the budget is per agent
+	AddAmount spend.Total // or
+	AddCount  int64
+	Currency  string // of AddAmount
+	Until     time.Time
+	Note      string
+	Required  int    // people besides the granter who must approve it
+	Request   string // the SHA-256 of the request, in hex
+}
+
+// clocksApart is more than the clocks of any zone were ever ahead of UTC.
+const clocksApart = 16 * time.Hour
+
+// Begin returns a time that is not after the begin of the counter's window at a time; zero of a lifetime.
+func (t *GrantTerms) Begin(at time.Time) time.Time {
+	switch {
+	case t.Counter.BucketMS > 0:
+		return at.Add(-(spend.RollingBuckets + 1) * time.Duration(t.Counter.BucketMS) * time.Millisecond)
+	case t.Counter.StartMS == 0:
+		return time.Time{}
+	}
+	return time.UnixMilli(t.Counter.StartMS).Add(-clocksApart)
+}
+
+// Covers reports whether the grant is of the counter from which the charge takes, in its window.
+func (t *GrantTerms) Covers(c *spend.Charge) bool {
+	return t.Counter.ID == c.Counter.ID && t.Counter.BucketMS == c.Counter.BucketMS &&
+		(c.Counter.BucketMS > 0 || t.Counter.StartMS == c.Counter.StartMS)
+}
+
+// BudgetGrant is a grant with its approvals.
+type BudgetGrant struct {
+	GrantTerms
+
+	ID        spend.ID
+	Seq       int64 // of the change that created it
+	Last      int64 // of its last change
+	CreatedAt time.Time
+	By        Release   // who granted
+	Approvals []Release // by others
+	Revoked   *Release  // nil until it is revoked
+}
+
+// GrantChange is a change of a grant to be recorded.
+type GrantChange struct {
+	Kind  ChangeKind
+	ID    spend.ID
+	Terms *GrantTerms
+	Note  string // of an approval or a revocation
+	Name  string // of a person who has signed in
+	Seen  int64  // the last stop by which it was judged
+}
+
+// GrantQuery selects grants.
+type GrantQuery struct {
+	Before int64 // only smaller numbers; 0: all
+	Limit  int
+}
+
+// grantDetails is the record of a change of a grant.
+type grantDetails struct {
+	PolicyID  string          `json:"policy_id"`
+	RuleID    string          `json:"rule_id"`
+	Since     int             `json:"since"`
+	Per       []string        `json:"per"`
+	Subject   string          `json:"subject"` // the text of which the counter's ID is a hash
+	AgentID   string          `json:"agent_id,omitempty"`
+	StartMS   int64           `json:"start_ms"`
+	BucketMS  int64           `json:"bucket_ms"`
+	AddAmount *spend.Total    `json:"add_amount,omitempty"`
+	AddCount  int64           `json:"add_count,omitempty"`
+	Currency  string          `json:"currency,omitempty"`
+	UntilMS   int64           `json:"until_ms"`
+	Note      string          `json:"note"`
+	Required  int             `json:"required,omitempty"`
+	Request   string          `json:"request_sha256"`
+	Said      string          `json:"said,omitempty"` // the note of an approval or a revocation
+	Owner     string          `json:"owner,omitempty"`
+	Email     string          `json:"email,omitempty"`
+	Name      string          `json:"name,omitempty"`
+}
+
+// Details returns the record of the change, as JSON.
+func (c *GrantChange) Details(by *Actor) string {
+	t := c.Terms
+	kept := grantDetails{
+		PolicyID: t.PolicyID, RuleID: t.RuleID, Since: t.Since, Per: t.Per, Subject: t.Subject, AgentID: t.AgentID,
+		StartMS: t.Counter.StartMS, BucketMS: t.Counter.BucketMS, AddCount: t.AddCount, Currency: t.Currency, UntilMS: t.Until.UnixMilli(),
+		Note: t.Note, Required: t.Required, Request: t.Request, Said: c.Note, Owner: by.Owner, Email: by.Email, Name: c.Name,
+	}
+	if !t.AddAmount.IsZero() {
+		kept.AddAmount = &t.AddAmount
+	}
+	return jsonText(kept)
+}
+
+// Hash identifies the counter and its window in the record.
+func (t *GrantTerms) Hash() spend.Hash {
+	return sha256.Sum256(fmt.Appendf(nil, "spendgate grant 1\n%s\n%d\n%d", t.Counter.ID.Text(""), t.Counter.StartMS, t.Counter.BucketMS))
+}
+
+// ChangeOfGrant returns the record of a change of a grant, without its head. PostgreSQL makes its own (record_stop).
+func ChangeOfGrant(c *GrantChange, generation int64, by Actor) Change {
+	return newChange(Change{
+		Seq: generation, Kind: c.Kind, Subject: c.ID.Text(spend.PrefixGrant), By: by, At: time.Now(), Hash: c.Terms.Hash(),
+	}, json.RawMessage(c.Details(&by)))
+}
+
+// GrantOf reads what a change of a grant says: its terms, and who made the change, when and why.
+func GrantOf(c *Change) (terms GrantTerms, by Release, err error) {
+	var kept grantDetails
+	if err := json.Unmarshal([]byte(c.Details), &kept); err != nil {
+		return terms, by, fmt.Errorf("cannot read a grant: %w", err)
+	}
+	terms = GrantTerms{
+		Counter: spend.Counter{
+			ID: spend.CounterID(kept.PolicyID, kept.RuleID, kept.Since, kept.Subject), StartMS: kept.StartMS, BucketMS: kept.BucketMS,
+		},
+		PolicyID: kept.PolicyID, RuleID: kept.RuleID, Since: kept.Since, Per: kept.Per, Subject: kept.Subject, AgentID: kept.AgentID,
+		AddCount: kept.AddCount, Currency: kept.Currency, Until: time.UnixMilli(kept.UntilMS).UTC(), Note: kept.Note, Required: kept.Required,
+		Request: kept.Request,
+	}
+	if kept.AddAmount != nil {
+		terms.AddAmount = *kept.AddAmount
+	}
+	actor := c.By
+	actor.Owner, actor.Email = kept.Owner, kept.Email
+	return terms, Release{By: actor, Note: kept.Said, At: c.At, Name: kept.Name, Seq: c.Seq}, nil
+}
+
+// GrantsOf returns the grants of changes, which are in the order of their numbers and complete for each grant from its creation,
+// in the order of their creation.
+func GrantsOf(changes []Change) ([]BudgetGrant, error) {
+	var all []BudgetGrant
+	for i := range changes {
+		c := &changes[i]
+		id, err := spend.ParseID(c.Subject, spend.PrefixGrant)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read a grant: %w", err)
+		}
+		terms, by, err := GrantOf(c)
+		if err != nil {
+			return nil, err
+		}
+		place := slices.IndexFunc(all, func(g BudgetGrant) bool { return g.ID == id })
+		if place < 0 {
+			all = append(all, BudgetGrant{GrantTerms: terms, ID: id})
+			place = len(all) - 1
+		}
+		all[place].Apply(c.Kind, by)
+	}
+	return all, nil
+}
+
+// Apply adds a change to the grant that it is of.
+func (g *BudgetGrant) Apply(kind ChangeKind, by Release) {
+	g.Last = by.Seq
+	switch kind {
+	case GrantCreated:
+		g.Seq, g.CreatedAt, g.By = by.Seq, by.At, by
+	case GrantApproved:
+		g.Approvals = append(slices.Clip(g.Approvals), by)
+	case GrantRevoked:
+		g.Revoked = &by
+	default:
+	}
+}
+
+// IsGrant reports whether the change is of a grant.
+func (k ChangeKind) IsGrant() bool {
+	switch k {
+	case GrantCreated, GrantApproved, GrantRevoked:
+		return true
+	default:
+		return false
+	}
+}

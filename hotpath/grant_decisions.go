@@ -1,0 +1,169 @@
+package hotpath
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+// ApproveGrant records that the caller approves a grant that waits for people, and replayed if the same person approved it before.
+// Errors: a *ForbiddenError, ErrGrantNotFound, ErrGrantNotActive, ErrGrantNotPending, ErrGrantOwn, ErrGrantOwnCheck.
+func (a *Authorizer) ApproveGrant(
+	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
+) (shown GrantView, replayed bool, err error) {
+	return a.decideGrant(ctx, access, by, id, func(ctx context.Context, v *view, g *audit.BudgetGrant) (audit.GrantChange, error) {
+		c := audit.GrantChange{Kind: audit.GrantApproved, ID: id, Note: note}
+		party := audit.Party{KeyID: access.keyID(), Principal: access.principal()}
+		if access.key != nil {
+			party.Owner = access.key.Grants.Owner
+		}
+		now := a.now()
+		status, _ := v.statusOf(g, now)
+		switch {
+		case access.mayGrant() != nil:
+			return c, access.mayGrant()
+		case status == GrantRevoked, status == GrantEnded:
+			return c, ErrGrantNotActive
+		case party.Shares(v.partyOf(&g.By)), party.Shares(g.By.Party()):
+			return c, ErrGrantOwn
+		case slices.ContainsFunc(v.approvalsOf(g, now), party.Shares):
+			return c, nil
+		case status == GrantOpen:
+			return c, ErrGrantNotPending
+		}
+		program, err := a.catalog.program(g.PolicyID)
+		if err != nil {
+			return c, err
+		}
+		c.Terms = &g.GrantTerms
+		return c, a.refuseOwnCheck(ctx, v, access, program, c.Terms, now)
+	})
+}
+
+// RevokeGrant ends a grant, and says replayed if it was revoked before. An admin, and whoever may grant, may. Errors:
+// ErrGrantNotFound, ErrGrantNotActive.
+func (a *Authorizer) RevokeGrant(
+	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
+) (shown GrantView, replayed bool, err error) {
+	return a.decideGrant(ctx, access, by, id, func(_ context.Context, v *view, g *audit.BudgetGrant) (audit.GrantChange, error) {
+		c := audit.GrantChange{Kind: audit.GrantRevoked, ID: id, Note: note}
+		switch status, _ := v.statusOf(g, a.now()); status {
+		case GrantRevoked:
+			return c, nil
+		case GrantEnded:
+			return c, ErrGrantNotActive
+		default:
+			c.Terms = &g.GrantTerms
+			return c, nil
+		}
+	})
+}
+
+// decideGrant records the change of a grant that judge returns, and says replayed if that has no terms.
+func (a *Authorizer) decideGrant(
+	ctx context.Context, access Access, by audit.Actor, id spend.ID,
+	judge func(context.Context, *view, *audit.BudgetGrant) (audit.GrantChange, error),
+) (shown GrantView, replayed bool, err error) {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	err = a.changeGrant(stored, access, by, func(v *view) (audit.GrantChange, error) {
+		g, err := a.readGrant(stored, access, id)
+		if err != nil {
+			return audit.GrantChange{}, err
+		}
+		c, err := judge(stored, v, g)
+		replayed = err == nil && c.Terms == nil
+		return c, err
+	})
+	if err != nil {
+		return shown, false, err
+	}
+	g, err := a.store.BudgetGrant(stored, id)
+	if err != nil {
+		return shown, false, err
+	}
+	return a.viewGrant(g), replayed, nil
+}
+
+// GrantOf returns a grant that the caller may read.
+func (a *Authorizer) GrantOf(ctx context.Context, access Access, id spend.ID) (GrantView, error) {
+	g, err := a.readGrant(ctx, access, id)
+	if err != nil {
+		return GrantView{}, err
+	}
+	return a.viewGrant(g), nil
+}
+
+func (a *Authorizer) readGrant(ctx context.Context, access Access, id spend.ID) (*audit.BudgetGrant, error) {
+	g, err := a.store.BudgetGrant(ctx, id)
+	if errors.Is(err, audit.ErrNotFound) {
+		return nil, ErrGrantNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen, err := a.seesGrant(ctx, access, g)
+	if err == nil && !seen {
+		err = ErrGrantNotFound
+	}
+	return g, err
+}
+
+// seesGrant reports whether the caller may read a grant: as the counter that it raises (S38).
+func (a *Authorizer) seesGrant(ctx context.Context, access Access, g *audit.BudgetGrant) (bool, error) {
+	if !access.SeesPolicy(g.PolicyID) || g.AgentID != "" && !access.seesAgent(g.AgentID) {
+		return false, nil
+	}
+	own := access.own()
+	if own == "" {
+		return true, nil
+	}
+	met, err := a.store.CountersMet(ctx, own, []spend.ID{g.Counter.ID})
+	return len(met) > 0, err
+}
+
+// GrantQuery selects grants. Empty fields do not filter.
+type GrantQuery struct {
+	PolicyID, RuleID, AgentID string
+	Status                    GrantStatus
+	Before                    int64
+	Limit                     int
+}
+
+// grantsExamined bounds how many grants a page looks at.
+const grantsExamined = 10_000
+
+// ListGrants returns a page of the grants that the caller may read, newest first, and the number before which the next page
+// begins. It may be short, or empty, while there are more.
+func (a *Authorizer) ListGrants(ctx context.Context, access Access, q GrantQuery) (page []GrantView, next int64, more bool, err error) {
+	of := audit.GrantQuery{Before: q.Before, Limit: openAtOnce}
+	for range grantsExamined / openAtOnce {
+		found, more, err := a.store.ListBudgetGrants(ctx, of)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		for i := range found {
+			g := &found[i]
+			shown := a.viewGrant(g)
+			seen, err := a.seesGrant(ctx, access, g)
+			if err != nil {
+				return nil, 0, false, err
+			}
+			matches := seen && (q.PolicyID == "" || g.PolicyID == q.PolicyID) && (q.RuleID == "" || g.RuleID == q.RuleID) &&
+				(q.AgentID == "" || g.AgentID == spend.NFC(q.AgentID)) && (q.Status == "" || shown.Status == q.Status)
+			if matches && len(page) == q.Limit {
+				return page, of.Before, true, nil
+			}
+			if of.Before = g.Seq; matches {
+				page = append(page, shown)
+			}
+		}
+		if !more {
+			return page, of.Before, false, nil
+		}
+	}
+	return page, of.Before, true, nil
+}

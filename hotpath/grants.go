@@ -1,0 +1,285 @@
+package hotpath
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
+)
+
+// Errors of grants (S91).
+var (
+	ErrGrantNotFound   = errors.New("no such grant")
+	ErrGrantNotActive  = errors.New("the grant is revoked or over")
+	ErrGrantNotPending = errors.New("the grant is open: it needs no approval")
+	ErrGrantOwn        = errors.New("the granter does not approve the grant")
+	ErrGrantOwnCheck   = errors.New("the counter met checks of the caller")
+	ErrTooManyGrants   = errors.New("too many grants of the counter are open")
+)
+
+// GrantAsked is a request for a grant.
+type GrantAsked struct {
+	PolicyID, RuleID string
+	Per              map[string]jsontext.Value // of the budget's per
+	AddAmount        spend.Amount              // or
+	AddCount         int64
+	Until            time.Time
+	Note             string
+	IdempotencyKey   string
+}
+
+// hash identifies the request, without its idempotency key.
+func (asked GrantAsked) hash() string {
+	asked.IdempotencyKey = ""
+	text, err := json.Marshal(asked)
+	if err != nil {
+		panic("BUG: a grant that was read has no JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// GrantView is a grant as it is shown.
+type GrantView struct {
+	*audit.BudgetGrant
+	Status  GrantStatus
+	Missing int // people
+}
+
+// mayGrant refuses a key that may not grant, or not any more.
+func (a Access) mayGrant() error {
+	if err := a.permit(spend.BudgetsGrant); err != nil {
+		return err
+	}
+	if a.key == nil || a.key.Grants.PolicyIDs != nil || a.key.Grants.AgentIDs != nil {
+		return &ForbiddenError{"a key with policy_ids or agent_ids does not grant"}
+	}
+	return nil
+}
+
+// Grant records a grant. It is open at once, unless the policy asks people about its changes. The caller was admitted with that
+// access. Errors: a *ForbiddenError, ErrPolicyNotFound, spend.Faults, ErrGrantOwnCheck, ErrTooManyGrants.
+func (a *Authorizer) Grant(ctx context.Context, access Access, by audit.Actor, asked GrantAsked) (shown GrantView, replayed bool, err error) {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
+	if err := access.mayGrant(); err != nil {
+		return shown, false, err
+	}
+	id := spend.NewID(a.now())
+	if asked.IdempotencyKey != "" {
+		sum := sha256.Sum256([]byte("spendgate grant\n" + access.slot() + "\n" + asked.IdempotencyKey))
+		id = spend.ID(sum[:len(id)])
+		known, err := a.store.BudgetGrant(stored, id)
+		if err == nil {
+			return a.sameGrant(asked, known)
+		}
+		if !errors.Is(err, audit.ErrNotFound) {
+			return shown, false, err
+		}
+	}
+	err = a.changeGrant(stored, access, by, func(v *view) (c audit.GrantChange, err error) {
+		c = audit.GrantChange{Kind: audit.GrantCreated, ID: id}
+		c.Terms, err = a.newGrant(stored, v, access, &asked)
+		return c, err
+	})
+	if err != nil {
+		return shown, false, err
+	}
+	g, err := a.store.BudgetGrant(stored, id)
+	if err != nil {
+		return shown, false, err
+	}
+	return a.viewGrant(g), false, nil
+}
+
+// newGrant returns the terms of a grant that the caller may make.
+func (a *Authorizer) newGrant(ctx context.Context, v *view, access Access, asked *GrantAsked) (*audit.GrantTerms, error) {
+	program, err := a.catalog.program(asked.PolicyID)
+	if err != nil {
+		return nil, err
+	}
+	now, err := a.store.SignInBegins(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	terms, err := asked.terms(program, now)
+	if err != nil {
+		return nil, err
+	}
+	live, err := a.store.Policy(ctx, asked.PolicyID, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot read policy %s: %w", ErrUnavailable, asked.PolicyID, err)
+	}
+	required, err := spend.ParseChanges(live.Changes)
+	if err != nil {
+		return nil, err
+	}
+	if required != nil {
+		terms.Required = required.Required
+	}
+	if err := a.refuseOwnCheck(ctx, v, access, program, terms, now); err != nil {
+		return nil, err
+	}
+	open := 0
+	for _, g := range v.grants[terms.Counter.ID] {
+		if status, _ := v.statusOf(g, now); status == GrantOpen || status == GrantPending {
+			open++
+		}
+	}
+	if open >= audit.MaxGrants {
+		return nil, ErrTooManyGrants
+	}
+	return terms, nil
+}
+
+// terms returns the terms of the grant that is asked for, by the policy's newest version.
+func (asked *GrantAsked) terms(program *policy.Program, now time.Time) (*audit.GrantTerms, error) {
+	var faults spend.Faults
+	charge, info := program.ChargeOf(asked.RuleID, asked.Per, now, &faults)
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	end := now.Add(audit.MaxGrantTime)
+	if charge.Counter.BucketMS == 0 && charge.EndMS != 0 {
+		end = time.UnixMilli(charge.EndMS)
+	}
+	switch {
+	case !asked.AddAmount.IsZero() && !charge.Limited:
+		faults.Add("add_amount", "is for a budget with a limit; this one has only max_count")
+	case asked.AddCount > 0 && !charge.Counted:
+		faults.Add("add_count", "is for a budget with max_count; this one has only a limit")
+	}
+	switch {
+	case !asked.Until.After(now):
+		faults.Add("until", "must be in the future")
+	case asked.Until.After(end):
+		faults.Add("until", "must be at most "+end.UTC().Format(time.RFC3339)+", when the window ends; of a rolling window or a lifetime 31 days")
+	}
+	terms := &audit.GrantTerms{
+		Counter: charge.Counter, PolicyID: asked.PolicyID, RuleID: asked.RuleID, Since: charge.Since, Per: info.Per, Subject: charge.Subject,
+		AgentID: charge.AgentID, AddAmount: asked.AddAmount.Total(), AddCount: asked.AddCount, Until: asked.Until, Note: asked.Note, Request: asked.hash(),
+	}
+	if charge.Counter.BucketMS > 0 { // it is of no bucket
+		terms.Counter.StartMS = 0
+	}
+	if asked.AddCount == 0 {
+		terms.Currency = info.Currency
+	}
+	return terms, faults.Err()
+}
+
+// changeGrant records a change of a grant that judge returns, by the newest configuration, and makes it known to all nodes.
+// A change without terms is not recorded.
+func (a *Authorizer) changeGrant(
+	ctx context.Context, access Access, by audit.Actor, judge func(*view) (audit.GrantChange, error),
+) error {
+	by = access.actor(a, by)
+	if access.key != nil {
+		by.Owner = access.key.Grants.Owner
+	}
+	if err := a.prove(ctx); err != nil { // without Redis nothing is recorded
+		return err
+	}
+	for range maxReclaims {
+		v := a.catalog.view()
+		c, err := judge(v)
+		if err != nil || c.Terms == nil {
+			return err
+		}
+		c.Seen = v.stops
+		c.Name, _ = access.person()
+		_, err = a.store.RecordGrant(ctx, by, c)
+		if errors.Is(err, audit.ErrStaleStops) {
+			if err := a.catalog.reload(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w: cannot record a grant: %w", ErrUnavailable, err)
+		}
+		a.log.Info(string(c.Kind), "grant_id", c.ID.Text(spend.PrefixGrant), "policy_id", c.Terms.PolicyID, "rule_id", c.Terms.RuleID, "", &by)
+		if err := a.guard.RaiseGeneration(ctx); err != nil {
+			return err
+		}
+		return a.catalog.reload(ctx)
+	}
+	return fmt.Errorf("%w: a grant was overtaken too often", ErrUnavailable)
+}
+
+// sameGrant answers a repeated request with the grant as it is now.
+func (a *Authorizer) sameGrant(asked GrantAsked, known *audit.BudgetGrant) (GrantView, bool, error) {
+	if asked.hash() != known.Request {
+		var faults spend.Faults
+		faults.Add("idempotency_key", "was used for a different request, that of "+known.ID.Text(spend.PrefixGrant))
+		return GrantView{}, false, faults
+	}
+	return a.viewGrant(known), true, nil
+}
+
+// viewGrant shows a grant by the keys as they are now.
+func (a *Authorizer) viewGrant(g *audit.BudgetGrant) GrantView {
+	shown := GrantView{BudgetGrant: g}
+	shown.Status, shown.Missing = a.catalog.view().statusOf(g, a.now())
+	return shown
+}
+
+// refuseOwnCheck refuses a grant to a counter that counted, or refused, a check of the caller in its window (S62).
+func (a *Authorizer) refuseOwnCheck(
+	ctx context.Context, v *view, access Access, program *policy.Program, terms *audit.GrantTerms, now time.Time,
+) error {
+	by := audit.Party{KeyID: access.key.name, Principal: access.principal(), Owner: access.key.Grants.Owner}
+	names := namesOf(by)
+	keys := []string{by.KeyID}
+	for _, k := range v.keys {
+		if slices.ContainsFunc(k.people, func(name string) bool { return slices.Contains(names, name) }) {
+			keys = append(keys, k.name)
+		}
+	}
+	q := audit.AskedQuery{
+		PolicyID: terms.PolicyID, KeyIDs: keys, Principal: by.Principal, Owner: by.Owner, Before: audit.MaxID(), Limit: openAtOnce,
+	}
+	if begin := terms.Begin(now); !begin.IsZero() {
+		q.From = audit.FirstID(begin.UnixMilli())
+	}
+	met, err := a.store.CounterPrincipals(ctx, terms.Counter.ID)
+	if err != nil {
+		return fmt.Errorf("%w: cannot read whose checks a budget counted: %w", ErrUnavailable, err)
+	}
+	if !slices.ContainsFunc(met, func(principal string) bool { return v.isOf(by, spend.FoldName(principal)) }) {
+		q.RefusedBy = terms.RuleID
+	}
+	for {
+		page, err := a.store.AskedBy(ctx, q)
+		if err != nil {
+			return fmt.Errorf("%w: cannot read the caller's checks: %w", ErrUnavailable, err)
+		}
+		checks, err := a.store.Checks(ctx, page)
+		if err != nil {
+			return fmt.Errorf("%w: cannot read the caller's checks: %w", ErrUnavailable, err)
+		}
+		for _, c := range checks {
+			charges := c.Charges
+			if c.Decision.Effect != spend.Allow && c.Decision.RuleID == terms.RuleID {
+				charges = chargesOf(program, c, c.ID.Time())
+			}
+			if slices.ContainsFunc(charges, func(charge spend.Charge) bool { return terms.Covers(&charge) }) {
+				return ErrGrantOwnCheck
+			}
+		}
+		if len(page) < q.Limit {
+			return nil
+		}
+		q.Before = page[len(page)-1]
+	}
+}
