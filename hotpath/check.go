@@ -272,7 +272,7 @@ func (a *Authorizer) record(ctx context.Context, c *checking, p *policy.Program,
 		}
 		answer, err := a.commit(ctx, c, check)
 		if errors.Is(err, audit.ErrStaleStops) {
-			if check, err = a.judgeStopped(ctx, c, check); err != nil {
+			if check, err = a.judgeStopped(ctx, c, p, check); err != nil {
 				return Answer{}, err
 			}
 			continue

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath/policy"
 	"spendgate/ratelimit"
 )
 
@@ -188,8 +189,8 @@ func isStopped(err error) bool {
 }
 
 // judgeStopped judges a check again, with the same claims, after its commit was refused because something was stopped
-// meanwhile. A payment is read again.
-func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, refused *spend.Check) (*spend.Check, error) {
+// meanwhile. A payment is read again. A check that budgets refused stays refused: it has lost its pass.
+func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, p *policy.Program, refused *spend.Check) (*spend.Check, error) {
 	if a.now().After(c.deadline) {
 		return nil, fmt.Errorf("%w: a check was stopped too often", ErrUnavailable)
 	}
@@ -211,6 +212,9 @@ func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, refused *spe
 		if _, err := a.approvedFor(ctx, c.view, &check); err != nil {
 			return nil, err
 		}
+	}
+	if c.budgets != nil && check.Decision.Effect != spend.Block && !check.Decision.Exceeded() { // its grants may have ended
+		return &check, a.judgeByRules(ctx, c, p, &check)
 	}
 	return &check, nil
 }

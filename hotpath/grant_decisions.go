@@ -15,32 +15,37 @@ func (a *Authorizer) ApproveGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
 ) (shown GrantView, replayed bool, err error) {
 	return a.decideGrant(ctx, access, by, id, func(ctx context.Context, v *view, g *audit.BudgetGrant) (audit.GrantChange, error) {
-		c := audit.GrantChange{Kind: audit.GrantApproved, ID: id, Note: note}
-		party := audit.Party{KeyID: access.keyID(), Principal: access.principal()}
-		if access.key != nil {
-			party.Owner = access.key.Grants.Owner
-		}
-		now := a.now()
-		status, _ := v.statusOf(g, now)
-		switch {
-		case access.mayGrant() != nil:
-			return c, access.mayGrant()
-		case status == GrantRevoked, status == GrantEnded:
-			return c, ErrGrantNotActive
-		case party.Shares(v.partyOf(&g.By)), party.Shares(g.By.Party()):
-			return c, ErrGrantOwn
-		case slices.ContainsFunc(v.approvalsOf(g, now), party.Shares):
-			return c, nil
-		case status == GrantOpen:
-			return c, ErrGrantNotPending
-		}
-		program, err := a.catalog.program(g.PolicyID)
-		if err != nil {
-			return c, err
-		}
-		c.Terms = &g.GrantTerms
-		return c, a.refuseOwnCheck(ctx, v, access, program, c.Terms, now)
+		c, err := a.approvalOf(ctx, v, access, g)
+		c.Note = note
+		return c, err
 	})
+}
+
+// approvalOf returns the caller's approval of a grant; without terms if the same person has approved it.
+func (a *Authorizer) approvalOf(ctx context.Context, v *view, access Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
+	c := audit.GrantChange{Kind: audit.GrantApproved, ID: g.ID}
+	if err := access.mayGrant(); err != nil {
+		return c, err
+	}
+	party := access.key.party()
+	now := a.now()
+	status, _ := v.statusOf(g, now)
+	switch {
+	case status == GrantRevoked, status == GrantEnded:
+		return c, ErrGrantNotActive
+	case party.Shares(v.partyOf(&g.By)), party.Shares(g.By.Party()):
+		return c, ErrGrantOwn
+	case slices.ContainsFunc(v.approvalsOf(g, now), party.Shares):
+		return c, nil
+	case status == GrantOpen:
+		return c, ErrGrantNotPending
+	}
+	program, err := a.catalog.program(g.PolicyID)
+	if err != nil {
+		return c, err
+	}
+	c.Terms = &g.GrantTerms
+	return c, a.refuseOwnCheck(ctx, v, access, program, c.Terms, now)
 }
 
 // RevokeGrant ends a grant, and says replayed if it was revoked before. An admin, and whoever may grant, may. Errors:

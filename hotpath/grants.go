@@ -238,7 +238,7 @@ func (a *Authorizer) viewGrant(g *audit.BudgetGrant) GrantView {
 func (a *Authorizer) refuseOwnCheck(
 	ctx context.Context, v *view, access Access, program *policy.Program, terms *audit.GrantTerms, now time.Time,
 ) error {
-	by := audit.Party{KeyID: access.key.name, Principal: access.principal(), Owner: access.key.Grants.Owner}
+	by := access.key.party()
 	names := namesOf(by)
 	keys := []string{by.KeyID}
 	for _, k := range v.keys {
@@ -247,7 +247,7 @@ func (a *Authorizer) refuseOwnCheck(
 		}
 	}
 	q := audit.AskedQuery{
-		PolicyID: terms.PolicyID, KeyIDs: keys, Principal: by.Principal, Owner: by.Owner, Before: audit.MaxID(), Limit: openAtOnce,
+		PolicyID: terms.PolicyID, KeyIDs: keys, Principal: access.principal(), Owner: by.Owner, Before: audit.MaxID(), Limit: openAtOnce,
 	}
 	if begin := terms.Begin(now); !begin.IsZero() {
 		q.From = audit.FirstID(begin.UnixMilli())

@@ -3,6 +3,7 @@ package hotpath
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -15,16 +16,17 @@ const (
 	openAtMost = 500
 )
 
-// Waiting is something that waits for a decision: an approval, or the draft of a policy (S93).
+// Waiting is something that waits for a decision: an approval, the draft of a policy (S93), or a grant (S91). One is not nil.
 type Waiting struct {
 	Approval *audit.Approval
-	Draft    *audit.Review // nil of an approval
+	Draft    *audit.Review
+	Grant    *GrantView
 }
 
-// WaitingPlace is a place in the list of what waits: first the approvals that expire soonest, then the drafts by policy.
+// WaitingPlace is a place in the list of what waits: first the approvals and grants that expire soonest, then the drafts by policy.
 type WaitingPlace struct {
 	Approval audit.ApprovalPlace
-	PolicyID string // of a draft; empty among the approvals
+	PolicyID string // of a draft; empty among the approvals and grants
 }
 
 // WaitingQuery selects from what waits for the caller.
@@ -61,22 +63,72 @@ func (p *WaitingPage) look(at WaitingPlace, item Waiting, matches bool) bool {
 // WaitingFor returns a page of what the caller's decision would bring forward (S64, S93). A page looks at openAtMost
 // approvals and openAtOnce drafts: it may be short, or empty, while there are more.
 func (a *Authorizer) WaitingFor(ctx context.Context, access Access, q WaitingQuery) (page WaitingPage, err error) {
-	if access.key == nil || !access.key.scopes.Has(spend.ApprovalsDecide) {
+	if access.key == nil {
 		return page, nil
 	}
 	page.limit, page.Next = q.Limit, q.From
+	decides := access.key.scopes.Has(spend.ApprovalsDecide)
 	if q.From.PolicyID == "" {
-		if err := a.waitingApprovals(ctx, access, q, &page); err != nil || page.More {
+		grants, err := a.waitingGrants(ctx, access, q)
+		if err == nil && decides {
+			grants, err = a.waitingApprovals(ctx, access, q, &page, grants)
+		}
+		if err == nil && !page.More {
+			page.lookBefore(nil, grants)
+		}
+		if err != nil || page.More {
 			return page, err
 		}
 	}
-	if q.AgentID == "" && q.ApprovalFilter == (audit.ApprovalFilter{}) && access.key.scopes.Has(spend.PoliciesRead) {
+	if decides && q.AgentID == "" && q.ApprovalFilter == (audit.ApprovalFilter{}) && access.key.scopes.Has(spend.PoliciesRead) {
 		err = a.waitingDrafts(ctx, access, q, &page)
 	}
 	return page, err
 }
 
-func (a *Authorizer) waitingApprovals(ctx context.Context, access Access, q WaitingQuery, page *WaitingPage) error {
+// placeOf is where a grant stands among the approvals.
+func placeOf(g *audit.BudgetGrant) audit.ApprovalPlace { return audit.ApprovalPlace{ExpiresAt: g.Until, ID: g.ID} }
+
+// lookBefore looks at the grants that come before a place, all of them if it is nil, and returns the others.
+func (p *WaitingPage) lookBefore(place *audit.ApprovalPlace, grants []GrantView) []GrantView {
+	for len(grants) > 0 && (place == nil || placeOf(grants[0].BudgetGrant).Compare(*place) < 0) {
+		if !p.look(WaitingPlace{Approval: placeOf(grants[0].BudgetGrant)}, Waiting{Grant: &grants[0]}, true) {
+			break
+		}
+		grants = grants[1:]
+	}
+	return grants
+}
+
+// waitingGrants returns the grants that the caller's approval would bring forward, soonest to end first.
+func (a *Authorizer) waitingGrants(ctx context.Context, access Access, q WaitingQuery) (waiting []GrantView, err error) {
+	if access.mayGrant() != nil || q.ApprovalFilter != (audit.ApprovalFilter{}) {
+		return nil, nil
+	}
+	v := a.catalog.view()
+	for _, of := range v.grants {
+		for _, g := range of {
+			shown := a.viewGrant(g)
+			if shown.Status != GrantPending || q.PolicyID != "" && g.PolicyID != q.PolicyID || q.AgentID != "" && g.AgentID != spend.NFC(q.AgentID) ||
+				q.From != (WaitingPlace{}) && placeOf(g).Compare(q.From.Approval) <= 0 {
+				continue
+			}
+			c, err := a.approvalOf(ctx, v, access, g)
+			if err == nil && c.Terms != nil {
+				waiting = append(waiting, shown)
+			} else if errors.Is(err, ErrUnavailable) {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(waiting, func(a, b GrantView) int { return placeOf(a.BudgetGrant).Compare(placeOf(b.BudgetGrant)) })
+	return waiting, nil
+}
+
+// waitingApprovals adds the approvals to the page, and the grants that come before them, and returns the other grants.
+func (a *Authorizer) waitingApprovals(
+	ctx context.Context, access Access, q WaitingQuery, page *WaitingPage, grants []GrantView,
+) ([]GrantView, error) {
 	d := audit.ApprovalDecisionRequest{
 		Approves: true, By: audit.Actor{KeyID: access.keyID(), Principal: access.principal()}, Owner: access.key.Grants.Owner,
 		Groups: access.key.Grants.Groups,
@@ -85,21 +137,24 @@ func (a *Authorizer) waitingApprovals(ctx context.Context, access Access, q Wait
 	for range openAtMost / openAtOnce {
 		found, more, err := a.store.ListApprovals(ctx, q.ApprovalQuery)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, approval := range found {
 			q.After, d.ActionHash = approval.Place(), approval.Check.Approval.ActionHash
+			if grants = page.lookBefore(&q.After, grants); page.More {
+				return grants, nil
+			}
 			forward := approval.Takes(d) == audit.DecisionRecorded && approval.BroughtForward(d.Groups)
 			if !page.look(WaitingPlace{Approval: q.After}, Waiting{Approval: approval}, forward) {
-				return nil
+				return grants, nil
 			}
 		}
 		if !more {
-			return nil
+			return grants, nil
 		}
 	}
 	page.More = true
-	return nil
+	return grants, nil
 }
 
 func (a *Authorizer) waitingDrafts(ctx context.Context, access Access, q WaitingQuery, page *WaitingPage) error {

@@ -34,9 +34,13 @@ func (a *API) getApprovals(x *exchange) error {
 		return listing[hotpath.Waiting, json.RawMessage]{
 			page: page.Items, form: waitingForm, more: page.More, filters: filters,
 			record: func(w *hotpath.Waiting) json.RawMessage {
-				if w.Draft != nil {
+				switch {
+				case w.Draft != nil:
 					shown := waitingDraftOf(w.Draft)
 					return waitingDraftForm.Append(nil, &shown, x.textAmounts)
+				case w.Grant != nil:
+					shown := grantOf(w.Grant)
+					return grantForm.Append(nil, &shown, x.textAmounts)
 				}
 				shown := approvalOf(w.Approval, nil, now)
 				return approvalForm.Append(nil, &shown, x.textAmounts)
@@ -56,7 +60,7 @@ func (a *API) getApprovals(x *exchange) error {
 
 var waitingForm = wire.NewForm[json.RawMessage]()
 
-// waitingPosition writes a place for a cursor: of an approval its expiry and its ID, of a draft its policy.
+// waitingPosition writes a place for a cursor: of an approval or a grant its end and its ID, of a draft its policy.
 func waitingPosition(at hotpath.WaitingPlace) string {
 	if at.PolicyID != "" {
 		return "d" + at.PolicyID

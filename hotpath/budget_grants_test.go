@@ -1,0 +1,275 @@
+package hotpath_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+	"spendgate/hotpath"
+)
+
+const grantRules = `[{"rule_id":"daily","rule_type":"budget","parameters":
+	{"limit":100,"max_count":90,"currency":"USD","per":["agent_id"],"window":"day"}}]`
+
+func (f *fleet) grantAsked(policyID, amount, agent string) hotpath.GrantAsked {
+	f.t.Helper()
+	a, err := spend.ParseAmount(amount)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	end := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	return hotpath.GrantAsked{
+		PolicyID: policyID, RuleID: "daily", Per: map[string]jsontext.Value{"agent_id": jsontext.Value(fmt.Sprintf("%q", agent))},
+		AddAmount: a, Until: end, Note: "a busy day",
+	}
+}
+
+func (p person) grant(node int, asked hotpath.GrantAsked) hotpath.GrantView {
+	p.t.Helper()
+	g, replayed, err := p.nodes[node].Grant(context.Background(), p.access, audit.Actor{}, asked)
+	if err != nil || replayed {
+		p.t.Fatalf("granted: %t, %v", replayed, err)
+	}
+	return g
+}
+
+// of is an action of an agent with a counterparty of its own.
+func (f *fleet) spending(policyID, amount, agent, counterparty string) spend.Action {
+	a := under(refundOf(f.t, amount, counterparty), policyID)
+	a.AgentID = agent
+	return a
+}
+
+func (o outcome) allowed() bool { return o.err == nil && o.answer.Check.Decision.Effect == spend.Allow }
+
+// S91: a grant raises the limit of one counter, on every node, until it is revoked; what was judged by it and not recorded when
+// it was revoked is judged again. A budget that is exhausted after a grant is told again.
+func TestGrantRaisesALimit(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "g", grantRules)
+		p := f.person("ann")
+		if o := f.check(0, f.spending("g", "100", "a1", "one")); !o.allowed() {
+			t.Fatal(o)
+		}
+		if o := f.check(1, f.spending("g", "10", "a1", "two")); o.allowed() {
+			t.Fatal(o)
+		}
+		first := p.grant(0, f.grantAsked("g", "50", "a1"))
+		second := p.grant(1, f.grantAsked("g", "0.5", "a1"))
+		for node, o := range f.checkAll(f.spending("g", "40", "a1", "three"), f.spending("g", "10.5", "a1", "four")) {
+			if !o.allowed() || o.answer.Check.Charges[0].Granted.Used.String() != "50.5" {
+				t.Errorf("node %d: %s", node, o)
+			}
+		}
+		if o := f.check(0, f.spending("g", "1", "a1", "five")); o.allowed() || !strings.Contains(o.answer.Check.Decision.Message, "150.50 USD") {
+			t.Errorf("over the raised limit: %s", o)
+		}
+		if o := f.check(0, f.spending("g", "101", "a2", "six")); o.allowed() {
+			t.Errorf("another counter: %s", o)
+		}
+		page, err := f.nodes[1].Budgets(t.Context(), hotpath.Access{}, hotpath.BudgetQuery{PolicyID: "g", Limit: 9})
+		if err != nil || len(page.Counters) != 1 || page.Counters[0].Granted.Used.String() != "50.5" || page.Counters[0].Limit.String() != "100" {
+			t.Errorf("the budget: %+v, %v", page, err)
+		}
+		told := 0
+		f.eventually("the events", func() bool {
+			feed, err := f.store.Events(t.Context(), audit.EventQuery{Limit: 100, Types: []audit.EventType{audit.EventBudgetExhausted}})
+			told = len(feed.Events)
+			return err == nil && told >= 3 // the first for agent a2
+		})
+		if told != 3 {
+			t.Errorf("exhausted %d times", told)
+		}
+
+		third := p.grant(0, f.grantAsked("g", "100", "a1"))
+		held, release := f.nodes[0].holdCommit(nil)
+		result := make(chan outcome, 1)
+		go func() { result <- f.check(0, f.spending("g", "20", "a1", "in flight")) }()
+		<-held
+		if g, replayed, err := f.nodes[1].RevokeGrant(context.Background(), p.access, audit.Actor{}, third.ID, "enough"); err != nil || replayed ||
+			g.Status != hotpath.GrantRevoked {
+			t.Errorf("revoked: %+v, %t, %v", g, replayed, err)
+		}
+		release()
+		if o := <-result; o.err != nil || o.allowed() {
+			t.Errorf("in flight while its grant was revoked: %s", o)
+		}
+		if _, replayed, err := f.nodes[0].RevokeGrant(context.Background(), p.access, audit.Actor{}, third.ID, ""); err != nil || !replayed {
+			t.Errorf("revoked again: %t, %v", replayed, err)
+		}
+		listed, _, more, err := f.nodes[1].ListGrants(t.Context(), hotpath.Access{}, hotpath.GrantQuery{Status: hotpath.GrantOpen, Limit: 9})
+		if err != nil || more || len(listed) != 2 || listed[0].ID != second.ID || listed[1].ID != first.ID {
+			t.Errorf("open grants: %+v, %v", listed, err)
+		}
+	})
+}
+
+// S91: a grant ends when its granter may grant no more, whatever was in flight, and when its time is over.
+func TestGrantEnds(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "g", grantRules)
+		for what, change := range ends() {
+			p := f.person(what)
+			p.grant(0, f.grantAsked("g", "100", what))
+			held, release := f.nodes[0].holdCommit(nil)
+			result := make(chan outcome, 1)
+			go func() { result <- f.check(0, f.spending("g", "150", what, what)) }()
+			<-held
+			p.patch(1, change[0])
+			release()
+			if o := <-result; o.err != nil || o.allowed() {
+				t.Errorf("%s, in flight: %s", what, o)
+			}
+			if o := f.check(1, f.spending("g", "100", what, "within")); !o.allowed() {
+				t.Errorf("%s, within the limit: %s", what, o)
+			}
+		}
+		asked := f.grantAsked("g", "100", "soon")
+		asked.Until = time.Now().Add(1200 * time.Millisecond)
+		f.person("bo").grant(0, asked)
+		if o := f.check(1, f.spending("g", "150", "soon", "a")); !o.allowed() {
+			t.Errorf("before its end: %s", o)
+		}
+		time.Sleep(time.Until(asked.Until) + 10*time.Millisecond)
+		if o := f.check(1, f.spending("g", "40", "soon", "b")); o.allowed() {
+			t.Errorf("after its end: %s", o)
+		}
+	})
+}
+
+// S91: where people are asked about changes of the policy, as many others must approve a grant, and it waits for them.
+func TestGrantWaits(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "g", Name: "g", Rules: grantRules, Changes: `{"required":2}`}}
+		if err := f.nodes[0].CreatePolicy(t.Context(), hotpath.Access{}, audit.Actor{}, v); err != nil {
+			t.Fatal(err)
+		}
+		ann, bo, cy := f.person("ann"), f.person("bo"), f.person("cy")
+		g := ann.grant(0, f.grantAsked("g", "50", "a1"))
+		if g.Status != hotpath.GrantPending || g.Missing != 2 {
+			t.Errorf("%s, %d missing", g.Status, g.Missing)
+		}
+		approve := func(p person, want error, missing int) {
+			t.Helper()
+			got, _, err := f.nodes[1].ApproveGrant(t.Context(), p.access, audit.Actor{}, g.ID, "fine")
+			if !errors.Is(err, want) || err == nil && got.Missing != missing {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+		waits := func(p person) int {
+			t.Helper()
+			page, err := f.nodes[0].WaitingFor(t.Context(), p.access, hotpath.WaitingQuery{ApprovalQuery: audit.ApprovalQuery{Limit: 9}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, w := range page.Items {
+				if w.Grant != nil && w.Grant.ID == g.ID {
+					n++
+				}
+			}
+			return n
+		}
+		if waits(ann) != 0 || waits(bo) != 1 {
+			t.Errorf("waits for the granter %d, for another %d", waits(ann), waits(bo))
+		}
+		approve(ann, hotpath.ErrGrantOwn, 0)
+		approve(bo, nil, 1)
+		approve(bo, nil, 1)
+		if o := f.check(0, f.spending("g", "101", "a1", "pending")); o.allowed() {
+			t.Errorf("pending: %s", o)
+		}
+		bo.patch(0, audit.KeyChange{Active: new(false)})
+		approve(cy, nil, 1) // the approval of a key that is not active does not count
+		dee := f.person("dee")
+		if waits(cy) != 0 || waits(dee) != 1 {
+			t.Error("it waits for whoever has approved, or not for another")
+		}
+		approve(dee, nil, 0)
+		approve(f.person("eve"), hotpath.ErrGrantNotPending, 0)
+		if o := f.check(0, f.spending("g", "101", "a1", "open")); !o.allowed() {
+			t.Errorf("open: %s", o)
+		}
+		dee.patch(1, named(spend.Grants{Role: spend.Auditor}, spend.MemberRole))
+		if o := f.check(0, f.spending("g", "45", "a1", "pending again")); o.allowed() {
+			t.Errorf("one who approved may grant no more: %s", o)
+		}
+	})
+}
+
+// S91: who may not grant, and what may not be granted.
+func TestGrantRefused(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "g", grantRules)
+		p := f.person("ann")
+		try := func(p person, change func(*hotpath.GrantAsked)) error {
+			asked := f.grantAsked("g", "1", "a1")
+			change(&asked)
+			_, _, err := f.nodes[0].Grant(t.Context(), p.access, audit.Actor{}, asked)
+			return err
+		}
+		for what, change := range map[string]func(*hotpath.GrantAsked){
+			"no such rule":    func(a *hotpath.GrantAsked) { a.RuleID = "weekly" },
+			"no per":          func(a *hotpath.GrantAsked) { a.Per = nil },
+			"more per":        func(a *hotpath.GrantAsked) { a.Per["counterparty"] = jsontext.Value(`"c"`) },
+			"no text":         func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(`7`) },
+			"past":            func(a *hotpath.GrantAsked) { a.Until = time.Now().Add(-time.Second) },
+			"past the window": func(a *hotpath.GrantAsked) { a.Until = a.Until.Add(time.Millisecond) },
+		} {
+			if _, is := errors.AsType[spend.Faults](try(p, change)); !is {
+				t.Errorf("%s: %v", what, try(p, change))
+			}
+		}
+		if err := try(p, func(a *hotpath.GrantAsked) { a.PolicyID = "none" }); !errors.Is(err, hotpath.ErrPolicyNotFound) {
+			t.Error(err)
+		}
+		bound := f.access(spend.Grants{Scopes: spend.BudgetsGrant, PolicyIDs: []string{"g"}})
+		if _, is := errors.AsType[*hotpath.ForbiddenError](try(bound, func(*hotpath.GrantAsked) {})); !is {
+			t.Error("a bound key grants")
+		}
+		// A check of the granter's, counted or refused, by whatever key.
+		own := f.keyed(spend.Grants{Role: spend.Agent, Principal: "bot", Owner: "ann"})
+		f.checkBy(own, 0, f.spending("g", "1", "counted", "c"))
+		f.checkBy(own, 0, f.spending("g", "101", "refused", "c"))
+		f.checkBy(own, 0, f.spending("g", "1", "other", "c"))
+		f.check(0, f.spending("g", "1", "a1", "c"))
+		for agent, want := range map[string]error{"counted": hotpath.ErrGrantOwnCheck, "refused": hotpath.ErrGrantOwnCheck, "a1": nil} {
+			err := try(p, func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(fmt.Sprintf("%q", agent)) })
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v", agent, err)
+			}
+		}
+		keyed := func(a *hotpath.GrantAsked) { a.IdempotencyKey = "k" }
+		if err := errors.Join(try(p, keyed), try(p, keyed)); err != nil {
+			t.Error(err)
+		}
+		if _, is := errors.AsType[spend.Faults](try(p, func(a *hotpath.GrantAsked) { keyed(a); a.Note = "other" })); !is {
+			t.Error("the key of another request is taken")
+		}
+		for range audit.MaxGrants - 2 {
+			if err := try(p, func(*hotpath.GrantAsked) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := try(p, func(*hotpath.GrantAsked) {}); !errors.Is(err, hotpath.ErrTooManyGrants) {
+			t.Error(err)
+		}
+	})
+}
+
+// access is a person with a key of these grants.
+func (f *fleet) access(g spend.Grants) person {
+	f.t.Helper()
+	access, _, err := f.nodes[0].Admit(f.t.Context(), f.keyed(g), spend.BudgetsGrant, false)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return person{f, access, spend.ID{}}
+}
