@@ -135,8 +135,9 @@ func eventsAreThere(t *testing.T, s Subject) {
 	}
 	paymentEvents(t, s, f, news)
 	freezeEvents(t, s, news)
+	grantEvents(t, s, news)
 	news("at last")
-	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 47 {
+	if all, _ := feed(t, s, audit.EventQuery{Limit: 3}); len(all) != 50 {
 		t.Errorf("%d events in all: %q", len(all), typesOf(all))
 	} else {
 		for _, of := range audit.EventTypes() {

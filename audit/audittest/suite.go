@@ -43,7 +43,7 @@ type test struct {
 
 // Run tests the stores that open makes against the contract of audit.Store.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
-	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), paymentTests(), freezeTests(),
+	run(t, open, slices.Concat(checkTests(), configTests(), listTests(), paymentTests(), freezeTests(), budgetGrantTests(),
 		webhookTests(), eventTests(), retentionTests()))
 }
 
