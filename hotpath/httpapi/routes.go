@@ -74,12 +74,12 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
 	a.at(r, "/v1/grants",
-		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead, amounts: true},
-		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant, amounts: true})
-	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, scope: spend.BudgetsRead, amounts: true})
-	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant, amounts: true})
+		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead},
+		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant})
+	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, scope: spend.BudgetsRead})
+	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant})
 	a.at(r, "/v1/grants/{grant_id}/revoke",
-		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true, amounts: true})
+		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true})
 	a.at(r, "/v1/freezes",
 		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
 		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})
