@@ -87,7 +87,9 @@ func (a *Authorizer) WaitingFor(ctx context.Context, access Access, q WaitingQue
 }
 
 // placeOf is where a grant stands among the approvals.
-func placeOf(g *audit.BudgetGrant) audit.ApprovalPlace { return audit.ApprovalPlace{ExpiresAt: g.Until, ID: g.ID} }
+func placeOf(g *audit.BudgetGrant) audit.ApprovalPlace {
+	return audit.ApprovalPlace{ExpiresAt: g.Until, ID: g.ID}
+}
 
 // lookBefore looks at the grants that come before a place, all of them if it is nil, and returns the others.
 func (p *WaitingPage) lookBefore(place *audit.ApprovalPlace, grants []GrantView) []GrantView {

@@ -228,6 +228,26 @@ func (f *fake) ReleaseFreeze(context.Context, hotpath.Access, audit.Actor, spend
 	return hotpath.FreezeView{}, false, hotpath.ErrFreezeNotFound
 }
 
+func (f *fake) Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (hotpath.GrantView, bool, error) {
+	return hotpath.GrantView{}, false, hotpath.ErrTooManyGrants
+}
+
+func (f *fake) ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error) {
+	return hotpath.GrantView{}, false, hotpath.ErrGrantNotFound
+}
+
+func (f *fake) RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error) {
+	return hotpath.GrantView{}, false, hotpath.ErrGrantNotFound
+}
+
+func (f *fake) GrantOf(context.Context, hotpath.Access, spend.ID) (hotpath.GrantView, error) {
+	return hotpath.GrantView{}, hotpath.ErrGrantNotFound
+}
+
+func (f *fake) ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) ([]hotpath.GrantView, int64, bool, error) {
+	return nil, 0, false, nil
+}
+
 func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
 	f.by = append(f.by, by)
 	f.keys++

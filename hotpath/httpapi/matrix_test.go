@@ -23,7 +23,10 @@ func bodies() map[string]string {
 		"POST /v1/approvals/{approval_id}/approve": `{"action_hash":"00"}`, "POST /v1/approvals/{approval_id}/deny": `{"action_hash":"00"}`,
 		"POST /v1/checks/{check_id}/outcome": `{"status":"voided"}`, "POST /v1/checks/{check_id}/redeem": matrixCheck,
 		"POST /v1/backtests":                          `{"policy_id":"p","version":1,"from":"2026-01-01","to":"2026-01-02"}`,
+		"POST /v1/grants":                             `{"policy_id":"p","rule_id":"r","until":"2100-01-01T00:00:00Z","note":"n","add_count":1}`,
 		"POST /v1/freezes":                            `{"scope":{"counterparty":"nobody"},"reason":"r"}`,
+		"POST /v1/grants/{grant_id}/approve":          `{}`,
+		"POST /v1/grants/{grant_id}/revoke":           `{}`,
 		"POST /v1/freezes/{freeze_id}/release":        `{"note":"n"}`,
 		"POST /v1/policies/{policy_id}/draft/approve": `{"draft_hash":"00"}`,
 		"POST /v1/policies/{policy_id}/draft/reject":  `{"draft_hash":"00"}`,
@@ -55,7 +58,7 @@ func TestRolesAndRoutes(t *testing.T) {
 	paths := strings.NewReplacer("{backtest_id}", backtest, "/v1/budgets", "/v1/budgets?policy_id=p", "/v1/stats",
 		"/v1/stats?from=2026-01-31&to=2026-01-31&step=day", "{approval_id}", "apr_00000000000000000000000000000000",
 		"{check_id}/outcome", recorded("5")+"/outcome", "{check_id}", recorded("7"), "{policy_id}", "p",
-		"{freeze_id}", "frz_00000000000000000000000000000000", "{key_id}",
+		"{freeze_id}", "frz_00000000000000000000000000000000", "{grant_id}", "grt_00000000000000000000000000000000", "{key_id}",
 		"key_00000000000000000000000000000000",
 		"{webhook_id}", "whk_00000000000000000000000000000000", "{delivery_id}", "dlv_00000000000000000000000000000000")
 	roles := []string{"agent", "author", "approver", "executor", "gateway", "auditor", "full"}

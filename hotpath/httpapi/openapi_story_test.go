@@ -335,6 +335,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.backtests()
 	d.drafts()
 	d.freezes(admin)
+	d.grants(admin)
 
 	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
 	d.send("GET", "/v1/violations", "", 429, true)

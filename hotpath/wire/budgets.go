@@ -16,19 +16,19 @@ type Budget struct {
 	Currency  string          `json:"currency,omitempty" wire:"null"`
 	Limit     *spend.Amount   `json:"limit,omitempty" wire:"null"` // nil: no limit on amounts
 	Used      spend.Total     `json:"used"`
-	Granted   *spend.Total    `json:"granted,omitempty" wire:"null"` // that open grants add to Limit
 	Remaining *spend.Total    `json:"remaining,omitempty" wire:"null"`
 	Count     int64           `json:"count"`
 	MaxCount  *int64          `json:"max_count,omitempty" wire:"null"` // nil: no limit on how many
-	// GrantedCount is what open grants add to MaxCount.
-	GrantedCount *int64 `json:"granted_count,omitempty" wire:"null"`
 	// RemainingCount is never below zero, nor is Remaining.
 	RemainingCount *int64 `json:"remaining_count,omitempty" wire:"null"`
 	BudgetWindow
 	WindowStart   Timestamp  `json:"window_start"`
 	ResetsAt      *Timestamp `json:"resets_at,omitempty" wire:"null"` // nil: never
 	CountingSince Timestamp  `json:"counting_since"`
-	AsOf          Timestamp  `json:"as_of"`
+	// Granted and GrantedCount are what open grants add to Limit and MaxCount; Remaining and RemainingCount include it.
+	Granted      *spend.Total `json:"granted,omitempty" wire:"null"`
+	GrantedCount *int64       `json:"granted_count,omitempty" wire:"null"`
+	AsOf         Timestamp    `json:"as_of"`
 }
 
 // BudgetWindow is the window of a budget.

@@ -41,7 +41,7 @@ export function onSession(changed) {
 const roles = {
   agent: "checks:write checks:read policies:read outcomes:write budgets:read approvals:read freezes:write",
   author: "policies:read policies:write checks:read budgets:read backtests:write freezes:write freezes:read",
-  approver: "approvals:read approvals:decide checks:read policies:read budgets:read freezes:write freezes:read freezes:release",
+  approver: "approvals:read approvals:decide checks:read policies:read budgets:read budgets:grant freezes:write freezes:read freezes:release",
   executor: "checks:redeem outcomes:write outcomes:release checks:read freezes:write freezes:read",
   gateway: "checks:write checks:redeem outcomes:write outcomes:release checks:read policies:read budgets:read approvals:read freezes:write freezes:read",
   auditor: "checks:read policies:read budgets:read approvals:read events:read freezes:read",

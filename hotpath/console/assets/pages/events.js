@@ -9,7 +9,8 @@ import { Agent, Amount, Empty, Head, ID, PlainTime, Policy } from "../lib/parts.
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.reopened", "approval.expired", "approval.withdrawn", "approval.used",
   "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
-  "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended"];
+  "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended",
+  "grant.created", "grant.approved", "grant.revoked"];
 
 const filters = [["type", "Type", eventTypes], ["from", "From", "day"], ["to", "To", "day"]];
 const pieces = [60e3, 600e3, 3600e3, 6 * 3600e3, 86400e3, 7 * 86400e3, 30 * 86400e3];
