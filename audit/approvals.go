@@ -156,7 +156,9 @@ type ApprovalPlace struct {
 }
 
 // Compare orders places: soonest first, then by ID.
-func (p ApprovalPlace) Compare(q ApprovalPlace) int { return cmp.Or(p.ExpiresAt.Compare(q.ExpiresAt), p.ID.Compare(q.ID)) }
+func (p ApprovalPlace) Compare(q ApprovalPlace) int {
+	return cmp.Or(p.ExpiresAt.Compare(q.ExpiresAt), p.ID.Compare(q.ID))
+}
 
 // Place returns the place of the approval among those that expire soonest.
 func (a *Approval) Place() ApprovalPlace { return ApprovalPlace{a.ExpiresAt, a.Check.ID} }

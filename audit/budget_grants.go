@@ -65,6 +65,11 @@ func (t *GrantTerms) Begin(at time.Time) time.Time {
 	return time.UnixMilli(t.Counter.StartMS).Add(-clocksApart)
 }
 
+// IsOf reports whether the grant is of a policy, and of an agent; empty ones are any.
+func (t *GrantTerms) IsOf(policyID, agentID string) bool {
+	return (policyID == "" || t.PolicyID == policyID) && (agentID == "" || t.AgentID == spend.NFC(agentID))
+}
+
 // Covers reports whether the grant is of the counter from which the charge takes, in its window.
 func (t *GrantTerms) Covers(c *spend.Charge) bool {
 	return t.Counter.ID == c.Counter.ID && t.Counter.BucketMS == c.Counter.BucketMS &&
@@ -102,25 +107,25 @@ type GrantQuery struct {
 
 // grantDetails is the record of a change of a grant.
 type grantDetails struct {
-	PolicyID  string          `json:"policy_id"`
-	RuleID    string          `json:"rule_id"`
-	Since     int             `json:"since"`
-	Per       []string        `json:"per"`
-	Subject   string          `json:"subject"` // the text of which the counter's ID is a hash
-	AgentID   string          `json:"agent_id,omitempty"`
-	StartMS   int64           `json:"start_ms"`
-	BucketMS  int64           `json:"bucket_ms"`
-	AddAmount *spend.Total    `json:"add_amount,omitempty"`
-	AddCount  int64           `json:"add_count,omitempty"`
-	Currency  string          `json:"currency,omitempty"`
-	UntilMS   int64           `json:"until_ms"`
-	Note      string          `json:"note"`
-	Required  int             `json:"required,omitempty"`
-	Request   string          `json:"request_sha256"`
-	Said      string          `json:"said,omitempty"` // the note of an approval or a revocation
-	Owner     string          `json:"owner,omitempty"`
-	Email     string          `json:"email,omitempty"`
-	Name      string          `json:"name,omitempty"`
+	PolicyID  string       `json:"policy_id"`
+	RuleID    string       `json:"rule_id"`
+	Since     int          `json:"since"`
+	Per       []string     `json:"per"`
+	Subject   string       `json:"subject"` // the text of which the counter's ID is a hash
+	AgentID   string       `json:"agent_id,omitempty"`
+	StartMS   int64        `json:"start_ms"`
+	BucketMS  int64        `json:"bucket_ms"`
+	AddAmount *spend.Total `json:"add_amount,omitempty"`
+	AddCount  int64        `json:"add_count,omitempty"`
+	Currency  string       `json:"currency,omitempty"`
+	UntilMS   int64        `json:"until_ms"`
+	Note      string       `json:"note"`
+	Required  int          `json:"required,omitempty"`
+	Request   string       `json:"request_sha256"`
+	Said      string       `json:"said,omitempty"` // the note of an approval or a revocation
+	Owner     string       `json:"owner,omitempty"`
+	Email     string       `json:"email,omitempty"`
+	Name      string       `json:"name,omitempty"`
 }
 
 // Details returns the record of the change, as JSON.
@@ -142,7 +147,7 @@ func (t *GrantTerms) Hash() spend.Hash {
 	return sha256.Sum256(fmt.Appendf(nil, "spendgate grant 1\n%s\n%d\n%d", t.Counter.ID.Text(""), t.Counter.StartMS, t.Counter.BucketMS))
 }
 
-// ChangeOfGrant returns the record of a change of a grant, without its head. PostgreSQL makes its own (record_stop).
+// ChangeOfGrant returns the record of a change of a grant, without its head. PostgreSQL gives it number and time.
 func ChangeOfGrant(c *GrantChange, generation int64, by Actor) Change {
 	return newChange(Change{
 		Seq: generation, Kind: c.Kind, Subject: c.ID.Text(spend.PrefixGrant), By: by, At: time.Now(), Hash: c.Terms.Hash(),

@@ -225,7 +225,7 @@ func (r *FreezeRelease) Kinds(by *Actor) []ChangeKind {
 	return []ChangeKind{FreezeReleaseApproved}
 }
 
-// ChangeOfFreeze returns the record of a change of a freeze, without its head. PostgreSQL makes its own (record_freeze).
+// ChangeOfFreeze returns the record of a change of a freeze, without its head. PostgreSQL gives it number and time.
 func ChangeOfFreeze(kind ChangeKind, id spend.ID, scope FreezeScope, details string, generation int64, by Actor) Change {
 	return newChange(Change{
 		Seq: generation, Kind: kind, Subject: id.Text(spend.PrefixFreeze), By: by, At: time.Now(), Hash: scope.Hash(),

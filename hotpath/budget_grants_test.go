@@ -93,8 +93,8 @@ func TestGrantRaisesALimit(t *testing.T) {
 		result := make(chan outcome, 1)
 		go func() { result <- f.check(0, f.spending("g", "20", "a1", "in flight")) }()
 		<-held
-		if g, replayed, err := f.nodes[1].RevokeGrant(context.Background(), p.access, audit.Actor{}, third.ID, "enough"); err != nil || replayed ||
-			g.Status != hotpath.GrantRevoked {
+		g, replayed, err := f.nodes[1].RevokeGrant(context.Background(), p.access, audit.Actor{}, third.ID, "enough")
+		if err != nil || replayed || g.Status != hotpath.GrantRevoked {
 			t.Errorf("revoked: %+v, %t, %v", g, replayed, err)
 		}
 		release()
@@ -104,8 +104,8 @@ func TestGrantRaisesALimit(t *testing.T) {
 		if _, replayed, err := f.nodes[0].RevokeGrant(context.Background(), p.access, audit.Actor{}, third.ID, ""); err != nil || !replayed {
 			t.Errorf("revoked again: %t, %v", replayed, err)
 		}
-		listed, _, more, err := f.nodes[1].ListGrants(t.Context(), hotpath.Access{}, hotpath.GrantQuery{Status: hotpath.GrantOpen, Limit: 9})
-		if err != nil || more || len(listed) != 2 || listed[0].ID != second.ID || listed[1].ID != first.ID {
+		listed, err := f.nodes[1].ListGrants(t.Context(), hotpath.Access{}, hotpath.GrantQuery{Status: hotpath.GrantOpen, Limit: 9})
+		if err != nil || listed.More || len(listed.Grants) != 2 || listed.Grants[0].ID != second.ID || listed.Grants[1].ID != first.ID {
 			t.Errorf("open grants: %+v, %v", listed, err)
 		}
 	})

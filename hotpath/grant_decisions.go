@@ -138,37 +138,44 @@ type GrantQuery struct {
 	Limit                     int
 }
 
+// GrantPage is a page of grants. It may be short, or empty, while there are more.
+type GrantPage struct {
+	Grants []GrantView
+	Next   int64 // the next page has only smaller numbers
+	More   bool
+}
+
 // grantsExamined bounds how many grants a page looks at.
 const grantsExamined = 10_000
 
-// ListGrants returns a page of the grants that the caller may read, newest first, and the number before which the next page
-// begins. It may be short, or empty, while there are more.
-func (a *Authorizer) ListGrants(ctx context.Context, access Access, q GrantQuery) (page []GrantView, next int64, more bool, err error) {
+// ListGrants returns a page of the grants that the caller may read, newest first.
+func (a *Authorizer) ListGrants(ctx context.Context, access Access, q GrantQuery) (page GrantPage, err error) {
 	of := audit.GrantQuery{Before: q.Before, Limit: openAtOnce}
 	for range grantsExamined / openAtOnce {
 		found, more, err := a.store.ListBudgetGrants(ctx, of)
 		if err != nil {
-			return nil, 0, false, err
+			return page, err
 		}
 		for i := range found {
 			g := &found[i]
 			shown := a.viewGrant(g)
 			seen, err := a.seesGrant(ctx, access, g)
 			if err != nil {
-				return nil, 0, false, err
+				return page, err
 			}
-			matches := seen && (q.PolicyID == "" || g.PolicyID == q.PolicyID) && (q.RuleID == "" || g.RuleID == q.RuleID) &&
-				(q.AgentID == "" || g.AgentID == spend.NFC(q.AgentID)) && (q.Status == "" || shown.Status == q.Status)
-			if matches && len(page) == q.Limit {
-				return page, of.Before, true, nil
+			matches := seen && g.IsOf(q.PolicyID, q.AgentID) && (q.RuleID == "" || g.RuleID == q.RuleID) &&
+				(q.Status == "" || shown.Status == q.Status)
+			if page.More = matches && len(page.Grants) == q.Limit; page.More {
+				return page, nil
 			}
-			if of.Before = g.Seq; matches {
-				page = append(page, shown)
+			if page.Next = g.Seq; matches {
+				page.Grants = append(page.Grants, shown)
 			}
 		}
-		if !more {
-			return page, of.Before, false, nil
+		if of.Before = page.Next; !more {
+			return page, nil
 		}
 	}
-	return page, of.Before, true, nil
+	page.More = true
+	return page, nil
 }

@@ -69,7 +69,9 @@ func (a Access) mayGrant() error {
 
 // Grant records a grant. It is open at once, unless the policy asks people about its changes. The caller was admitted with that
 // access. Errors: a *ForbiddenError, ErrPolicyNotFound, spend.Faults, ErrGrantOwnCheck, ErrTooManyGrants.
-func (a *Authorizer) Grant(ctx context.Context, access Access, by audit.Actor, asked GrantAsked) (shown GrantView, replayed bool, err error) {
+func (a *Authorizer) Grant(
+	ctx context.Context, access Access, by audit.Actor, asked GrantAsked,
+) (shown GrantView, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	if err := access.mayGrant(); err != nil {
@@ -167,7 +169,8 @@ func (asked *GrantAsked) terms(program *policy.Program, now time.Time) (*audit.G
 	}
 	terms := &audit.GrantTerms{
 		Counter: charge.Counter, PolicyID: asked.PolicyID, RuleID: asked.RuleID, Since: charge.Since, Per: info.Per, Subject: charge.Subject,
-		AgentID: charge.AgentID, AddAmount: asked.AddAmount.Total(), AddCount: asked.AddCount, Until: asked.Until, Note: asked.Note, Request: asked.hash(),
+		AgentID: charge.AgentID, AddAmount: asked.AddAmount.Total(), AddCount: asked.AddCount, Until: asked.Until, Note: asked.Note,
+		Request: asked.hash(),
 	}
 	if charge.Counter.BucketMS > 0 { // it is of no bucket
 		terms.Counter.StartMS = 0

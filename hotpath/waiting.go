@@ -104,14 +104,14 @@ func (p *WaitingPage) lookBefore(place *audit.ApprovalPlace, grants []GrantView)
 
 // waitingGrants returns the grants that the caller's approval would bring forward, soonest to end first.
 func (a *Authorizer) waitingGrants(ctx context.Context, access Access, q WaitingQuery) (waiting []GrantView, err error) {
-	if access.mayGrant() != nil || q.ApprovalFilter != (audit.ApprovalFilter{}) {
-		return nil, nil
+	if err := access.mayGrant(); err != nil || q.ApprovalFilter != (audit.ApprovalFilter{}) {
+		return nil, nil //nolint:nilerr // it waits for others
 	}
 	v := a.catalog.view()
 	for _, of := range v.grants {
 		for _, g := range of {
 			shown := a.viewGrant(g)
-			if shown.Status != GrantPending || q.PolicyID != "" && g.PolicyID != q.PolicyID || q.AgentID != "" && g.AgentID != spend.NFC(q.AgentID) ||
+			if shown.Status != GrantPending || !g.IsOf(q.PolicyID, q.AgentID) ||
 				q.From != (WaitingPlace{}) && placeOf(g).Compare(q.From.Approval) <= 0 {
 				continue
 			}

@@ -93,7 +93,8 @@ func budgetGrantCourse(t *testing.T, s Subject) {
 		t.Errorf("a page: %+v, %v, %v", page, more, err)
 	}
 	page, more, err = s.ListBudgetGrants(ctx, audit.GrantQuery{Limit: 1, Before: page[0].Seq})
-	if err != nil || more || len(page) != 1 || page[0].ID != c.ID || page[0].Revoked == nil || page[0].Revoked.By.Credential != admin().Credential {
+	if err != nil || more || len(page) != 1 || page[0].ID != c.ID || page[0].Revoked == nil ||
+		page[0].Revoked.By.Credential != admin().Credential {
 		t.Errorf("the next: %+v, %v, %v", page, more, err)
 	}
 	if _, err := s.BudgetGrant(ctx, spend.NewID(now())); !errors.Is(err, audit.ErrNotFound) {
@@ -181,7 +182,8 @@ func grantEvents(t *testing.T, s Subject, news func(string, ...audit.EventType) 
 		must(t, err)
 	}
 	for _, e := range news("a grant", audit.EventGrantCreated, audit.EventGrantApproved, audit.EventGrantRevoked) {
-		if said, _, err := audit.GrantOf(e.Change); err != nil || !reflect.DeepEqual(said, *c.Terms) || e.PolicyID != "refunds" || e.AgentID != "agent-1" {
+		said, _, err := audit.GrantOf(e.Change)
+		if err != nil || !reflect.DeepEqual(said, *c.Terms) || e.PolicyID != "refunds" || e.AgentID != "agent-1" {
 			t.Errorf("%+v, %v", e, err)
 		}
 	}

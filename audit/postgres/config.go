@@ -108,13 +108,15 @@ const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, f
 	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, '', '', ''
 		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '', '' FROM keys WHERE generation > $1
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''), coalesce(c.key_id, '')
-		FROM changes AS c WHERE c.kind LIKE 'freeze.%' AND c.seq > $1 AND $1 > 0
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''), coalesce(c.key_id, '')
-		FROM changes AS c WHERE c.kind LIKE 'grant.%' AND c.seq > $1 AND from_ms((c.details::jsonb ->> 'until_ms')::bigint) > now() - interval '1 minute'
-	UNION ALL SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''), coalesce(c.key_id, '')
-		FROM changes AS c WHERE c.kind = 'freeze.created' AND $1 = 0 AND NOT EXISTS (
+	UNION ALL ` + selectStopping + ` c.kind LIKE 'freeze.%' AND c.seq > $1 AND $1 > 0
+	UNION ALL ` + selectStopping + ` c.kind LIKE 'grant.%' AND c.seq > $1
+		AND from_ms((c.details::jsonb ->> 'until_ms')::bigint) > now() - interval '1 minute'
+	UNION ALL ` + selectStopping + ` c.kind = 'freeze.created' AND $1 = 0 AND NOT EXISTS (
 			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
+
+const selectStopping = `SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''),
+		coalesce(c.key_id, '')
+	FROM changes AS c WHERE`
 
 // ConfigChanges implements audit.Store.
 func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigChanges, error) {

@@ -10,7 +10,7 @@ import (
 
 // CreateFreeze implements audit.Freezes.
 func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
-	replayed, err = s.recordStop(ctx, by, audit.FreezeCreated, f.ID.Text(spend.PrefixFreeze), f.Scope.Hash(), f.Seen, f.Details(&by))
+	replayed, err = s.recordStop(ctx, audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), 0, by), f.Seen)
 	if err != nil {
 		return nil, false, err
 	}
@@ -40,14 +40,12 @@ func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
 
 // RecordGrant implements audit.BudgetGrants.
 func (s *Store) RecordGrant(ctx context.Context, by audit.Actor, c audit.GrantChange) (replayed bool, err error) {
-	return s.recordStop(ctx, by, c.Kind, c.ID.Text(spend.PrefixGrant), c.Terms.Hash(), c.Seen, c.Details(&by))
+	return s.recordStop(ctx, audit.ChangeOfGrant(&c, 0, by), c.Seen)
 }
 
 // recordStop records a change that stops what was judged before, and returns whether a creation was recorded before.
-func (s *Store) recordStop(
-	ctx context.Context, by audit.Actor, kind audit.ChangeKind, name string, hash spend.Hash, seen int64, details string,
-) (replayed bool, err error) {
-	err = s.control(ctx, "cannot record "+string(kind)+" of "+name, []any{&replayed}, byActor("SELECT record_stop($1, $2, $3, $4, $5, ", by,
-		string(kind), name, hash[:], seen, details))
+func (s *Store) recordStop(ctx context.Context, c audit.Change, seen int64) (replayed bool, err error) {
+	err = s.control(ctx, "cannot record "+string(c.Kind)+" of "+c.Subject, []any{&replayed},
+		byActor("SELECT record_stop($1, $2, $3, $4, $5, ", c.By, string(c.Kind), c.Subject, c.Hash[:], seen, c.Details))
 	return replayed, err
 }

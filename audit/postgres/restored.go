@@ -87,7 +87,8 @@ func freezeRestored(ctx context.Context, conn *pgx.Conn) (id spend.ID, err error
 		f := audit.RestoreFreeze()
 		scope := f.Scope.Hash()
 		name = f.ID.Text(spend.PrefixFreeze)
-		_, err = conn.Exec(ctx, "SELECT record_stop('freeze.created', $1, encode($2, 'hex'), $3, $4, ROW('system', NULL, $5::text, NULL, NULL, NULL)::actor)",
+		_, err = conn.Exec(ctx, `SELECT record_stop('freeze.created', $1, encode($2, 'hex'), $3, $4,
+			ROW('system', NULL, $5::text, NULL, NULL, NULL)::actor)`,
 			name, scope[:], f.Seen, f.Details(&by), by.Principal)
 	}
 	if err != nil {

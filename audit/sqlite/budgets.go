@@ -157,7 +157,8 @@ func insertExhaustions(tx *sql.Tx, changes []audit.CounterChange) error {
 			newest = math.MaxInt64
 		}
 		var known bool
-		err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM budget_exhaustions WHERE counter_id = ? AND percent = 100 AND nth = ? AND start_ms BETWEEN ? AND ?)",
+		err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM budget_exhaustions
+				WHERE counter_id = ? AND percent = 100 AND nth = ? AND start_ms BETWEEN ? AND ?)`,
 			ch.ID[:], ch.Charge.Raised, ch.StartMS-spend.RollingBuckets*ch.BucketMS, newest).Scan(&known)
 		if err == nil && !known {
 			err = insertExhaustion(tx, &ch, spend.Exhausted, window)

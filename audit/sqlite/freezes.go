@@ -37,7 +37,9 @@ func (s *Store) RecordGrant(ctx context.Context, by audit.Actor, c audit.GrantCh
 }
 
 // recordStop records a change that stops what was judged before, and returns whether a creation was recorded before.
-func recordStop(tx *sql.Tx, kind audit.ChangeKind, name string, seen int64, change func(seq int64) audit.Change) (replayed bool, err error) {
+func recordStop(
+	tx *sql.Tx, kind audit.ChangeKind, name string, seen int64, change func(seq int64) audit.Change,
+) (replayed bool, err error) {
 	var known bool
 	var stops int64
 	err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ?), (SELECT stops FROM epoch)", name).Scan(&known, &stops)

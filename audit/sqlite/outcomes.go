@@ -101,7 +101,8 @@ func scanOutcome(row scanner) (*spend.Outcome, error) {
 	o := new(spend.Outcome)
 	err := row.Scan(blob(o.ID[:]), blob(o.CheckID[:]), blob(o.Fence.Node[:]), blob(o.Fence.Epoch[:]), &o.Step, &o.Number, (*string)(&o.Status),
 		(*string)(&o.Release),
-		(*text)(&o.Excess), orAbsent(&o.Amount, spend.ParseAmount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal), &o.RequestID,
+		(*text)(&o.Excess), orAbsent(&o.Amount, spend.ParseAmount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal),
+		&o.RequestID,
 		&o.MayRelease, blob(o.Replay[:]), (*integer)(&o.Fence.Stops), parse(&o.Payment, spend.ParseOutcomePayment))
 	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt && o.Status != spend.TakenOver {
 		err = fmt.Errorf("unknown status %q", o.Status)

@@ -30,7 +30,8 @@ func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, er
 	keys := where{args: w.args}
 	keys.in("key_id", q.KeyIDs)
 	w.args = keys.args
-	w.text += " AND (principal = " + w.arg(q.Principal) + " OR owner = " + w.arg(q.Owner) + strings.Replace(keys.text, " AND ", " OR ", 1) + ")"
+	w.text += " AND (principal = " + w.arg(q.Principal) + " OR owner = " + w.arg(q.Owner) +
+		strings.Replace(keys.text, " AND ", " OR ", 1) + ")"
 	return list(ctx, s, "cannot list the checks of a person", func(row Row) (found spend.ID, err error) {
 		return found, row.Scan(&found)
 	}, "SELECT "+id+" FROM "+from+w.String()+fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", id, q.Limit), w.args...)

@@ -32,7 +32,7 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	limit, _ := spend.ParseAmount("251")
+	limit, _ := spend.ParseTotal("251")
 	var last *spend.Check
 	for range 2 {
 		last = checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()})[2]

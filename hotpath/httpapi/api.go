@@ -68,7 +68,7 @@ type authorizer interface {
 	ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error)
 	RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error)
 	GrantOf(context.Context, hotpath.Access, spend.ID) (hotpath.GrantView, error)
-	ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (page []hotpath.GrantView, next int64, more bool, err error)
+	ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (hotpath.GrantPage, error)
 	ReleaseFreeze(ctx context.Context, access hotpath.Access, by audit.Actor, id spend.ID, note string) (
 		shown hotpath.FreezeView, replayed bool, err error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)

@@ -157,13 +157,13 @@ func (a *API) getGrants(x *exchange) error {
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
-	page, next, more, err := a.authorizer.ListGrants(ctx, x.access, q)
+	page, err := a.authorizer.ListGrants(ctx, x.access, q)
 	if err != nil {
 		return err
 	}
 	return listing[hotpath.GrantView, wire.BudgetGrant]{
-		page: page, form: grantForm, record: grantOf, more: more, filters: sum,
-		position: func(*hotpath.GrantView) string { return string(binary.BigEndian.AppendUint64(nil, uint64(next))) },
+		page: page.Grants, form: grantForm, record: grantOf, more: page.More, filters: sum,
+		position: func(*hotpath.GrantView) string { return string(binary.BigEndian.AppendUint64(nil, uint64(page.Next))) },
 	}.answer(x)
 }
 

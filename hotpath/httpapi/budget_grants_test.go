@@ -28,7 +28,9 @@ func (d *described) grants(admin string) {
 		return `{"policy_id":"g","rule_id":"daily","per":{"agent_id":"a"},"until":"` + end + `","note":"a busy day"` + more + `}`
 	}
 	refused("POST", "/v1/grants", grant(`,"add_amount":50`), 403, "forbidden", true)
-	for wrong, fits := range map[string]bool{"": true, `,"add_amount":5,"add_count":1`: true, `,"add_amount":0`: false, `,"add_count":0`: false} {
+	for wrong, fits := range map[string]bool{
+		"": true, `,"add_amount":5,"add_count":1`: true, `,"add_amount":0`: false, `,"add_count":0`: false,
+	} {
 		refused("POST", "/v1/grants", grant(wrong), 422, "validation_error", fits, ann)
 	}
 	for from, to := range map[string]string{`"daily"`: `"weekly"`, `"a"`: `7`, end: "2020-01-01T00:00:00Z", "agent_id": "counterparty"} {
@@ -59,7 +61,8 @@ func (d *described) grants(admin string) {
 	d.send("POST", path+"/revoke", `{"note":"enough"}`, 200, true, ann)
 	refused("POST", path+"/approve", "", 409, "grant_not_active", true, bo)
 	d.send("GET", path, "", 200, true)
-	if all := d.send("GET", "/v1/grants?policy_id=g&rule_id=daily&agent_id=a&status=revoked&limit=1", "", 200, true); !strings.Contains(all, path[11:]) {
+	all := d.send("GET", "/v1/grants?policy_id=g&rule_id=daily&agent_id=a&status=revoked&limit=1", "", 200, true)
+	if !strings.Contains(all, path[11:]) {
 		d.t.Errorf("listed: %s", all)
 	}
 	refused("GET", "/v1/grants?status=over", "", 422, "validation_error", false)

@@ -126,10 +126,12 @@ func budgetOf(policyID string, c *hotpath.BudgetCounter, asOf time.Time) wire.Bu
 	}
 	return wire.Budget{
 		PolicyID: policyID, RuleID: c.RuleID, Per: appendPer(c.Per, c.Values), Currency: c.Currency, Limit: known(c.Limited, c.Limit),
-		Used: c.Used, Granted: known(c.Limited, c.Granted.Used), Remaining: known(c.Limited, left), Count: c.Count, MaxCount: known(c.Counted, c.MaxCount),
+		Used: c.Used, Granted: known(c.Limited, c.Granted.Used), Remaining: known(c.Limited, left),
+		Count: c.Count, MaxCount: known(c.Counted, c.MaxCount),
 		GrantedCount:   known(c.Counted, c.Granted.Count),
-		RemainingCount: known(c.Counted, max(c.MaxCount+c.Granted.Count-c.Count, 0)), BudgetWindow: windowOf(c.WindowName, c.TimeZone, c.RollingMinutes),
-		WindowStart: wire.Timestamp{Time: c.WindowStart}, ResetsAt: wire.At(c.ResetsAt), CountingSince: wire.Timestamp{Time: c.Since.At},
+		RemainingCount: known(c.Counted, max(c.MaxCount+c.Granted.Count-c.Count, 0)),
+		BudgetWindow:   windowOf(c.WindowName, c.TimeZone, c.RollingMinutes),
+		WindowStart:    wire.Timestamp{Time: c.WindowStart}, ResetsAt: wire.At(c.ResetsAt), CountingSince: wire.Timestamp{Time: c.Since.At},
 		AsOf: wire.Timestamp{Time: asOf},
 	}
 }

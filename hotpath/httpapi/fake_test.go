@@ -244,8 +244,8 @@ func (f *fake) GrantOf(context.Context, hotpath.Access, spend.ID) (hotpath.Grant
 	return hotpath.GrantView{}, hotpath.ErrGrantNotFound
 }
 
-func (f *fake) ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) ([]hotpath.GrantView, int64, bool, error) {
-	return nil, 0, false, nil
+func (f *fake) ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (hotpath.GrantPage, error) {
+	return hotpath.GrantPage{}, nil
 }
 
 func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {

@@ -27,7 +27,8 @@ type endpoint struct {
 	anyKey bool
 	scope  spend.Scopes
 	demo   bool // or, where that is offered, anybody without a key
-	forced bool // or the admin, to override approvals (S80) or who began something (S53), to freeze and release (S87), or to revoke a grant (S91)
+	// or the admin, to override approvals (S80) or who began something (S53), to freeze and release (S87), or to revoke a grant (S91)
+	forced bool
 
 	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
@@ -94,6 +95,18 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/stats", endpoint{method: "GET", serve: a.getStats, scope: spend.ChecksRead})
+	a.addAdmin(r)
+	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
+	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})
+	a.at(r, "/openapi.json", endpoint{method: "GET", serve: a.getOpenAPIJSON, free: true})
+
+	a.unrouted = &endpoint{free: true, counters: a.metrics.of("none", "other")}
+	r.NotFound = func(ctx *fasthttp.RequestCtx) { a.fail(exchangeOf(ctx), errPathNotFound) }
+	return r
+}
+
+// addAdmin adds the endpoints of keys, sessions and webhooks.
+func (a *API) addAdmin(r *router.Router) {
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
 	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
@@ -107,13 +120,6 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/webhooks/{webhook_id}/retry", endpoint{method: "POST", serve: a.postRetry, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries", endpoint{method: "GET", serve: a.getDeliveries, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay", endpoint{method: "POST", serve: a.postReplay, admin: true})
-	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
-	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})
-	a.at(r, "/openapi.json", endpoint{method: "GET", serve: a.getOpenAPIJSON, free: true})
-
-	a.unrouted = &endpoint{free: true, counters: a.metrics.of("none", "other")}
-	r.NotFound = func(ctx *fasthttp.RequestCtx) { a.fail(exchangeOf(ctx), errPathNotFound) }
-	return r
 }
 
 // at puts endpoints at a path.

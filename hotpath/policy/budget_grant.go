@@ -13,7 +13,9 @@ import (
 
 // ChargeOf returns what an action of no amount would take at a time from the counter of a budget for these values of its `per`
 // (S91), as the charge of a check with these values. Faults are added by path; then the charge is of no use.
-func (p *Program) ChargeOf(ruleID string, per map[string]jsontext.Value, at time.Time, faults *spend.Faults) (c spend.Charge, info BudgetInfo) {
+func (p *Program) ChargeOf(
+	ruleID string, per map[string]jsontext.Value, at time.Time, faults *spend.Faults,
+) (c spend.Charge, info BudgetInfo) {
 	i := slices.IndexFunc(p.budgets, func(b *budget) bool { return b.rule.id == ruleID })
 	if i < 0 {
 		faults.Add("rule_id", "is no budget of the policy")

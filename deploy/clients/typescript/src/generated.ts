@@ -570,8 +570,8 @@ export interface components {
             action_hash: string;
             note?: string | null;
         };
-        /** @description What waits, or waited, for people. Drafts are listed only with waiting_for. */
-        ApprovalItem: components["schemas"]["Approval"] | components["schemas"]["WaitingDraft"];
+        /** @description What waits, or waited, for people. Drafts and grants are listed only with waiting_for. */
+        ApprovalItem: components["schemas"]["Approval"] | components["schemas"]["WaitingDraft"] | components["schemas"]["Grant"];
         /** @description A draft that waits for approvals. */
         WaitingDraft: {
             /**
@@ -686,6 +686,70 @@ export interface components {
             next_after: number;
             /** @description Whether there may be events after next_after already. */
             has_more: boolean;
+        };
+        GrantID: string;
+        /** @enum {string} */
+        GrantStatus: "pending" | "open" | "revoked" | "ended";
+        /** @description For whom a counter counts, by the names of the rule's per; empty if the budget has one counter. */
+        CounterPer: {
+            [key: string]: string | number | boolean;
+        };
+        /** @description Exactly one of add_amount and add_count. */
+        GrantRequest: {
+            policy_id: components["schemas"]["PolicyID"];
+            /** @description Of a budget. */
+            rule_id: string;
+            /** @description A value for each name in the budget's per. */
+            per?: components["schemas"]["CounterPer"] | null;
+            /** @description In the budget's currency; of a budget with a limit. */
+            add_amount?: (number | ExactNumber) | null;
+            /** @description Of a budget with max_count. */
+            add_count?: number | null;
+            /**
+             * Format: date-time
+             * @description At most the end of the window; of a rolling window and a lifetime at most in 31 days.
+             */
+            until: string;
+            note: string;
+            idempotency_key?: string | null;
+        };
+        GrantDecision: {
+            note?: string | null;
+        };
+        Grant: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            kind: "grant";
+            grant_id: components["schemas"]["GrantID"];
+            policy_id: components["schemas"]["PolicyID"];
+            rule_id: string;
+            per: components["schemas"]["CounterPer"];
+            add_amount: components["schemas"]["Sum"] | null;
+            add_count: number | null;
+            /** @description Of add_amount. */
+            currency: string | null;
+            until: components["schemas"]["Timestamp"];
+            note: string;
+            status: components["schemas"]["GrantStatus"];
+            created_at: components["schemas"]["Timestamp"];
+            created_by: components["schemas"]["GrantPerson"];
+            /** @description How many people besides the granter must approve it. */
+            required: number;
+            /** @description How many of them are missing. */
+            missing: number;
+            approvals: components["schemas"]["GrantPerson"][];
+            revoked: components["schemas"]["GrantPerson"] | null;
+        };
+        GrantPerson: {
+            /** @description Null for the admin key, like key_id. */
+            principal: string | null;
+            key_id: string | null;
+            /** @description Of a person who had signed in. */
+            name?: string;
+            note: string | null;
+            at: components["schemas"]["Timestamp"];
         };
         FreezeID: string;
         /** @description What is frozen: exactly one member. Agents and counterparties are compared exactly, principals as names. */
@@ -940,18 +1004,16 @@ export interface components {
         Budget: {
             policy_id: components["schemas"]["PolicyID"];
             rule_id: string;
-            /** @description For whom the counter counts, by the names of the rule's per; empty if the budget has one counter. */
-            per: {
-                [key: string]: string | number | boolean;
-            };
+            per: components["schemas"]["CounterPer"];
             currency: string | null;
+            /** @description As the policy says it. */
             limit: components["schemas"]["Sum"] | null;
             used: components["schemas"]["Sum"];
-            /** @description Never below zero. */
+            /** @description Of the limit with what is granted; never below zero. */
             remaining: components["schemas"]["Sum"] | null;
             count: number;
             max_count: number | null;
-            /** @description Never below zero. */
+            /** @description Of max_count with what is granted; never below zero. */
             remaining_count: number | null;
             /** @enum {string|null} */
             window: "hour" | "day" | "week" | "month" | "year" | "lifetime" | null;
@@ -963,6 +1025,10 @@ export interface components {
             /** @description The end of the window; with a rolling window, when its oldest bucket leaves; null if the window is lifetime. */
             resets_at: components["schemas"]["Timestamp"] | null;
             counting_since: components["schemas"]["Timestamp"];
+            /** @description What open grants add to the limit. */
+            granted: components["schemas"]["Sum"] | null;
+            /** @description What open grants add to max_count. */
+            granted_count: number | null;
             as_of: components["schemas"]["Timestamp"];
         };
         KeyRequest: {
@@ -1071,17 +1137,17 @@ export interface components {
          * @description agent asks (checks:write, policies:read, outcomes:write, checks:read, budgets:read, approvals:read of its
          *     own principal's checks, and freezes:write of its own principal); author writes rules (policies:read, policies:write,
          *     checks:read, budgets:read, backtests:write, freezes:write, freezes:read); approver (approvals:read, approvals:decide,
-         *     checks:read, policies:read, budgets:read, freezes:write, freezes:read, freezes:release); executor (checks:redeem,
+         *     checks:read, policies:read, budgets:read, freezes:write, freezes:read, freezes:release, budgets:grant); executor (checks:redeem,
          *     outcomes:write, outcomes:release, checks:read, freezes:write, freezes:read); gateway (checks:write, checks:redeem,
          *     outcomes:write, outcomes:release, policies:read, checks:read, budgets:read, approvals:read, freezes:write,
          *     freezes:read); auditor (checks:read, policies:read, budgets:read, approvals:read, events:read, freezes:read); full
-         *     (all but approvals:decide, outcomes:release, checks:redeem and freezes:release).
+         *     (all but approvals:decide, outcomes:release, checks:redeem, freezes:release and budgets:grant).
          */
         Role: string;
         Scope: string;
         /** @description A role, instead of scopes. A key with neither has the role full. */
         RoleChange: components["schemas"]["Role"] | null;
-        /** @description Scopes, instead of a role. checks:write cannot be combined with approvals:decide, outcomes:release, policies:write, checks:redeem or freezes:release. */
+        /** @description Scopes, instead of a role. checks:write cannot be combined with approvals:decide, outcomes:release, policies:write, checks:redeem, freezes:release or budgets:grant. */
         ScopesChange: components["schemas"]["Scope"][] | null;
         /** @description The policies that the key is restricted to. They need not exist. */
         PolicyIDsChange: components["schemas"]["PolicyID"][] | null;
@@ -1160,7 +1226,7 @@ export interface components {
         ErrorBody: {
             error: {
                 /** @enum {string} */
-                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_stopped" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
+                code: "unauthorized" | "api_key_inactive" | "forbidden" | "not_an_approver" | "bad_request" | "validation_error" | "demo_limit_exceeded" | "policy_not_found" | "check_not_found" | "outcome_not_found" | "key_not_found" | "session_not_found" | "webhook_not_found" | "delivery_not_found" | "approval_not_found" | "backtest_not_found" | "freeze_not_found" | "freeze_not_active" | "freeze_own" | "too_many_freezes" | "frozen" | "grant_not_found" | "grant_not_active" | "grant_not_pending" | "grant_own_check" | "too_many_grants" | "draft_not_found" | "draft_hash_mismatch" | "change_needs_approval" | "change_needs_no_approval" | "policy_version_mismatch" | "if_match_required" | "events_removed" | "backtests_full" | "backtest_ended" | "approvals_full" | "draft_rejected" | "not_allowed" | "outcome_already_reported" | "check_not_allowed" | "check_already_redeemed" | "check_stopped" | "check_released" | "check_expired" | "check_not_redeemed" | "action_mismatch" | "payment_differs" | "payment_taken" | "check_taken_over" | "principal_required" | "budget_in_use" | "approval_not_approved" | "approval_not_pending" | "approval_own_request" | "approval_already_decided" | "approval_mismatch" | "approval_expired" | "approval_already_used" | "not_found" | "method_not_allowed" | "rate_limit_exceeded" | "internal_error";
                 message: string;
                 request_id: string;
                 timestamp: components["schemas"]["Timestamp"];
@@ -1246,6 +1312,14 @@ export interface components {
              * @constant
              */
             waiting_for?: "me";
+            /** @default 20 */
+            limit?: number;
+        };
+        ListGrantsQuery: {
+            policy_id?: components["schemas"]["PolicyID"];
+            rule_id?: string;
+            agent_id?: string;
+            status?: components["schemas"]["GrantStatus"];
             /** @default 20 */
             limit?: number;
         };
@@ -1414,6 +1488,13 @@ export type GroupRequired = components['schemas']['GroupRequired'];
 export type Event = components['schemas']['Event'];
 export type ConsoleUrl = components['schemas']['ConsoleURL'];
 export type EventPage = components['schemas']['EventPage'];
+export type GrantId = components['schemas']['GrantID'];
+export type GrantStatus = components['schemas']['GrantStatus'];
+export type CounterPer = components['schemas']['CounterPer'];
+export type GrantRequest = components['schemas']['GrantRequest'];
+export type GrantDecision = components['schemas']['GrantDecision'];
+export type Grant = components['schemas']['Grant'];
+export type GrantPerson = components['schemas']['GrantPerson'];
 export type FreezeId = components['schemas']['FreezeID'];
 export type FreezeScope = components['schemas']['FreezeScope'];
 export type FreezeRequest = components['schemas']['FreezeRequest'];
@@ -1467,6 +1548,7 @@ export type ListPoliciesQuery = components['schemas']['ListPoliciesQuery'];
 export type GetPolicyQuery = components['schemas']['GetPolicyQuery'];
 export type ListPolicyVersionsQuery = components['schemas']['ListPolicyVersionsQuery'];
 export type ListApprovalsQuery = components['schemas']['ListApprovalsQuery'];
+export type ListGrantsQuery = components['schemas']['ListGrantsQuery'];
 export type ListFreezesQuery = components['schemas']['ListFreezesQuery'];
 export type ListBacktestsQuery = components['schemas']['ListBacktestsQuery'];
 export type ListFlipsQuery = components['schemas']['ListFlipsQuery'];

@@ -15,6 +15,7 @@ __all__ = [
     "Confidence",
     "OutcomeStatus",
     "ApprovalStatus",
+    "GrantStatus",
     "BacktestStatus",
     "BacktestState",
     "Redemption",
@@ -47,6 +48,8 @@ __all__ = [
     "ApprovalDecision",
     "Event",
     "EventPage",
+    "Grant",
+    "GrantPerson",
     "FreezeScope",
     "Freeze",
     "FreezeRelease",
@@ -73,6 +76,7 @@ Decision = Literal["allow", "block", "escalate"]
 Confidence = Literal["high", "medium", "low"]
 OutcomeStatus = Literal["executed", "failed", "voided"]
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used", "withdrawn"]
+GrantStatus = Literal["pending", "open", "revoked", "ended"]
 BacktestStatus = Literal["queued", "running", "succeeded", "failed", "canceled"]
 BacktestState = Literal["counterfactual", "recorded"]
 
@@ -589,6 +593,42 @@ class EventPage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Grant:
+    # discriminator enum property added by openapi-typescript
+    kind: str
+    grant_id: str
+    policy_id: str
+    rule_id: str
+    per: dict[str, str]
+    add_amount: Decimal | None = None
+    add_count: int | None = None
+    # Of add_amount.
+    currency: str | None = None
+    until: datetime
+    note: str
+    status: GrantStatus
+    created_at: datetime
+    created_by: GrantPerson
+    # How many people besides the granter must approve it.
+    required: int
+    # How many of them are missing.
+    missing: int
+    approvals: list[GrantPerson]
+    revoked: GrantPerson | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrantPerson:
+    # Null for the admin key, like key_id.
+    principal: str | None = None
+    key_id: str | None = None
+    # Of a person who had signed in.
+    name: str | None = None
+    note: str | None = None
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class FreezeScope:
     """What is frozen: exactly one member. Agents and counterparties are compared exactly, principals as names."""
 
@@ -729,16 +769,16 @@ class Budget:
 
     policy_id: str
     rule_id: str
-    # For whom the counter counts, by the names of the rule's per; empty if the budget has one counter.
     per: dict[str, str]
     currency: str | None = None
+    # As the policy says it.
     limit: Decimal | None = None
     used: Decimal
-    # Never below zero.
+    # Of the limit with what is granted; never below zero.
     remaining: Decimal | None = None
     count: int
     max_count: int | None = None
-    # Never below zero.
+    # Of max_count with what is granted; never below zero.
     remaining_count: int | None = None
     # hour, day, week, month, year, lifetime,
     window: str | None = None
@@ -750,6 +790,10 @@ class Budget:
     # The end of the window; with a rolling window, when its oldest bucket leaves; null if the window is lifetime.
     resets_at: datetime | None = None
     counting_since: datetime
+    # What open grants add to the limit.
+    granted: Decimal | None = None
+    # What open grants add to max_count.
+    granted_count: int | None = None
     as_of: datetime
 
 
