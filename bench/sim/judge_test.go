@@ -54,6 +54,7 @@ func (f *simulation) judge(t *testing.T) {
 	f.judgeBudgets(fail)
 	f.judgeOutcomes(fail)
 	f.judgeRedemptions(fail, byID)
+	f.judgePayments(fail)
 	f.judgeApprovals(fail)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"testing"
 
 	"spendgate/audit"
@@ -19,6 +20,7 @@ type record struct {
 	outcomes map[spend.ID][]*spend.Outcome // by check
 	counters map[string]spend.Usage        // by rule, subject and bucket
 	rules    map[string][]string           // by policy and version
+	redeemed map[spend.ID]*spend.Outcome   // redemptions and take-overs of payments
 }
 
 // read reads the record, and has it verified: what the judges see is what is there, and complete.
@@ -27,7 +29,7 @@ func (f *simulation) read(t *testing.T) *record {
 	ctx := context.Background()
 	r := &record{
 		events: f.store.events, byID: make(map[spend.ID]*spend.Check), outcomes: make(map[spend.ID][]*spend.Outcome),
-		counters: make(map[string]spend.Usage), rules: make(map[string][]string),
+		counters: make(map[string]spend.Usage), rules: make(map[string][]string), redeemed: make(map[spend.ID]*spend.Outcome),
 	}
 	var checkIDs, outcomeIDs []spend.ID
 	for _, e := range r.events {
@@ -60,8 +62,13 @@ func (f *simulation) read(t *testing.T) *record {
 	for i := range r.events {
 		switch e := &r.events[i]; {
 		case e.check != nil:
-			e.check = r.byID[e.check.ID]
-			r.checks = append(r.checks, e.check)
+			if e.check = r.byID[e.check.ID]; e.check.Payment == nil {
+				r.checks = append(r.checks, e.check)
+			}
+		case e.outcome != nil && byID[e.outcome.ID].Payment.Of != nil:
+			if e.outcome = byID[e.outcome.ID]; e.outcome.Number == 0 {
+				r.redeemed[e.outcome.ID] = e.outcome
+			}
 		case e.outcome != nil:
 			e.outcome = byID[e.outcome.ID]
 			r.outcomes[e.outcome.CheckID] = append(r.outcomes[e.outcome.CheckID], e.outcome)
@@ -77,6 +84,9 @@ func (f *simulation) read(t *testing.T) *record {
 			r.rules[p.PolicyID] = append(r.rules[p.PolicyID], p.Rules)
 		}
 	}
+	r.events = slices.DeleteFunc(r.events, func(e event) bool { // payments have rules of their own
+		return e.check != nil && e.check.Payment != nil || e.outcome != nil && e.outcome.Payment.Of != nil
+	})
 	if len(changes) > 0 {
 		t.Errorf("seed %d: G8: %d changes are recorded that were not made", f.seed, len(changes))
 	}

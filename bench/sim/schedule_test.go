@@ -85,6 +85,8 @@ type simulation struct {
 	decided []*decided
 
 	redeemed []*redeemed
+	payer    payer
+	paid     []*paid
 	pending  sync.WaitGroup
 }
 
@@ -174,6 +176,9 @@ func newSimulation(t *testing.T, all *files, seed uint64, nodes int) *simulation
 		t.Fatalf("seed %d: %v", seed, err)
 	}
 	f.key = hotpath.KeyCaller([]byte(raw))
+	if err := f.newPayer(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
 	for id := range policies() {
 		f.post(0, id)
 	}
@@ -254,10 +259,11 @@ func (f *simulation) round() {
 		})
 	}
 	f.purchases()
-	reporters, people, gateways := f.source(), f.source(), f.source()
+	reporters, people, gateways, payers := f.source(), f.source(), f.source(), f.source()
 	f.pending.Go(func() { f.settleOne(reporters) })
 	f.pending.Go(func() { f.redeemOne(gateways) })
 	f.pending.Go(func() { f.askPeople(people) })
+	f.pending.Go(func() { f.payOne(payers) })
 	for range f.rand.IntN(3) {
 		f.inject(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
 	}
