@@ -72,8 +72,9 @@ type KeyChange struct {
 func (c *KeyChange) Deactivates() bool { return c.Active != nil && !*c.Active }
 
 // Stales reports whether what was judged before the change is refused (ErrStaleStops): the change stops what the key was
-// allowed, or may end that its decisions count (S92).
-func (c *KeyChange) Stales() bool { return c.Deactivates() || len(c.Grants.Named) > 0 }
+// allowed, or its decisions (S92) and grants (S91) may count no more, or again. So the stop by which a check was judged tells
+// which counted.
+func (c *KeyChange) Stales() bool { return c.Active != nil || len(c.Grants.Named) > 0 }
 
 // Empty reports whether there is nothing to change.
 func (c *KeyChange) Empty() bool {

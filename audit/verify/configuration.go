@@ -106,10 +106,15 @@ func (w *changeWalk) change(c Change) error {
 		if err := w.freeze(c); err != nil {
 			return err
 		}
+	case c.Kind.IsGrant():
+		if err := w.grant(c); err != nil {
+			return err
+		}
 	case c.Kind == audit.WebhookDeleted:
 		delete(w.webhooks, c.Subject)
 	case c.Kind != audit.PolicyCreated:
 		w.keys[c.Subject] = recorded{c.Seq, c.Hash}
+		w.stop(c)
 		if err := w.behind(c); err != nil {
 			return err
 		}

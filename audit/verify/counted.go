@@ -32,7 +32,7 @@ type counted struct {
 	BeginMS                   int64 // the earliest: newer time zone rules may move the window
 	EndMS, FirstEndMS         int64 // the latest and the earliest
 	Count                     int64
-	Versions                  []byVersion // of the policy, in their order
+	Versions                  []byVersion // of the policy, in their order since each change of grants
 
 	used spend.Total
 }
@@ -42,19 +42,42 @@ func (c *counted) plus(other *counted) {
 	c.BeginMS = min(c.BeginMS, other.BeginMS)
 	c.EndMS, c.FirstEndMS = max(c.EndMS, other.EndMS), min(c.FirstEndMS, other.FirstEndMS)
 	for _, by := range other.Versions {
-		i, is := slices.BinarySearchFunc(c.Versions, by.Version, byVersion.compare)
+		i, is := slices.BinarySearchFunc(c.Versions, by.judgedBy, byVersion.compare)
 		if !is {
-			c.Versions = slices.Insert(c.Versions, i, byVersion{Version: by.Version})
+			c.Versions = slices.Insert(c.Versions, i, byVersion{judgedBy: by.judgedBy})
 		}
 		c.Versions[i].All, c.Versions[i].Held = c.Versions[i].All.plus(by.All), c.Versions[i].Held.plus(by.Held)
 	}
 }
 
-// byVersion is the least that checks took which a version of the policy judged.
-type byVersion struct {
+// judgedBy is what gave a check the limits of a counter: a version of the policy, and grants.
+type judgedBy struct {
+	Phase   int64 // the last change of the counter's grants
 	Version int
-	All     low
-	Held    low // what counts against the version's limit: unaltered checks without an approval (S47)
+	Raised  int64 // the last change of the open ones
+	Granted low
+}
+
+// grants notes what grants gave.
+func (j *judgedBy) grants(g given) {
+	j.Phase, j.Raised, j.Granted = g.phase, g.raised, low{Count: g.Count, used: g.Used}
+}
+
+// limit returns the limits; false if the version is missing.
+func (j *judgedBy) limit(of *terms) (limit, bool) {
+	i := of.find(j.Version)
+	if i < 0 {
+		return limit{}, false
+	}
+	return of.versions[i].with(spend.Usage{Used: j.Granted.used, Count: j.Granted.Count}), true
+}
+
+// byVersion is the least that checks took which had the same limits.
+type byVersion struct {
+	judgedBy
+
+	All  low
+	Held low // what counts against the version's limit: unaltered checks without an approval (S47)
 }
 
 // low is a least amount and number.
@@ -68,7 +91,10 @@ func (l low) plus(other low) low {
 	return low{Count: l.Count + other.Count, used: l.used.Plus(other.used)}
 }
 
-func (b byVersion) compare(version int) int { return cmp.Compare(b.Version, version) }
+func (b byVersion) compare(other judgedBy) int {
+	return cmp.Or(cmp.Compare(b.Phase, other.Phase), cmp.Compare(b.Version, other.Version), cmp.Compare(b.Raised, other.Raised),
+		cmp.Compare(b.Granted.Count, other.Granted.Count), b.Granted.used.Cmp(other.Granted.used))
+}
 
 // counts add charges up. Beyond a limit of counters they are kept in a temporary file.
 type counts struct {
@@ -80,13 +106,13 @@ type counts struct {
 }
 
 // take adds what a check took from a counter, as outcomes corrected it: none gives back more. held
-// says whether the check had to keep the version's limit.
-func (s *counts) take(policyID string, version int, c *spend.Charge, became *course, held bool) error {
+// says whether the check had to keep its limits.
+func (s *counts) take(policyID string, judged judgedBy, c *spend.Charge, became *course, held bool) error {
 	by := became.last.Corrected(c)
 	one := &counted{
 		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
 		BucketMS: c.Counter.BucketMS, BeginMS: c.BeginMS(), EndMS: c.EndMS, FirstEndMS: c.EndMS, Count: 1 - by.Count,
-		Versions: []byVersion{{Version: version}},
+		Versions: []byVersion{{judgedBy: judged}},
 	}
 	all := &one.Versions[0].All
 	if all.used, all.Count = least(c, became); held {
@@ -116,7 +142,7 @@ func (s *counts) add(one *counted) error {
 		for _, c := range s.sorted() {
 			for i := range c.Versions {
 				of := &c.Versions[i]
-				of.All.Used, of.Held.Used = of.All.used.String(), of.Held.used.String()
+				of.All.Used, of.Held.Used, of.Granted.Used = of.All.used.String(), of.Held.used.String(), of.Granted.used.String()
 			}
 			if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
 				return err
@@ -154,7 +180,7 @@ func readCounted(r io.Reader) func() (*counted, error) {
 		var err error
 		c.used, err = spend.ParseTotal(one.Used)
 		for i := range c.Versions {
-			for _, of := range []*low{&c.Versions[i].All, &c.Versions[i].Held} {
+			for _, of := range []*low{&c.Versions[i].All, &c.Versions[i].Held, &c.Versions[i].Granted} {
 				var wrong error
 				of.used, wrong = spend.ParseTotal(of.Used)
 				err = errors.Join(err, wrong)

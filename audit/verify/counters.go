@@ -93,7 +93,9 @@ func (s *slice) take(fields [][]byte, c *course, listed, intact bool) error {
 		}
 		v.bounds.take(id.Time(), &taken[i], c)
 		held := listed && intact && len(fields[chain.FieldApprovalID]) == 0
-		if err := v.counts.take(string(fields[chain.FieldPolicyID]), version, &taken[i], c, held); err != nil {
+		by := judgedBy{Version: version}
+		by.grants(s.givenTo(id, version, &taken[i], listed && intact))
+		if err := v.counts.take(string(fields[chain.FieldPolicyID]), by, &taken[i], c, held); err != nil {
 			return err
 		}
 	}

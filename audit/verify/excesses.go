@@ -7,12 +7,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// excesses names windows from which checks took more than any version that judged them allows
+// excesses names windows from which checks took more than any version that judged them allows with its grants
 // (G12), whatever their counters hold now. The order of commits in several chains is unknown, so it
 // compares only what is certain. Take any of a window's checks that had to keep its limits: one of
 // them was committed last. It saw what the others had taken, less the most that was given back, and
 // had to keep one of their limits. So together the checks whose limits are all at most L took no
-// more than L. Limits that a later version lowered, and charges that approvals lifted, leave room
+// more than L. The limits of a check are those of its version with what the record of grants says that it was given, whatever its
+// row says (givenTo). Limits that a later version lowered, grants that have ended, and charges that approvals lifted, leave room
 // for more.
 func (v *verifier) excesses(context.Context) error {
 	if v.o.Leaving != nil {
@@ -46,9 +47,7 @@ func (v *verifier) exceeds(window []*counted) bool {
 	}
 	limits := make([]limit, len(sum.Versions)) // none for a version without such a budget
 	for n, by := range sum.Versions {
-		if i := of.find(by.Version); i >= 0 {
-			limits[n] = of.versions[i].limit
-		}
+		limits[n], _ = by.limit(of)
 	}
 	for _, most := range limits {
 		var within [2]low // by amount, and by number
@@ -63,11 +62,11 @@ func (v *verifier) exceeds(window []*counted) bool {
 		switch {
 		case most.used != nil && within[0].used.Cmp(*most.used) > 0:
 			v.tally.find(Inserted, "excess of "+counterName(c),
-				"checks without an approval took %s at least, and the versions that judged them allow %s at most", within[0].used, most.used)
+				"checks without an approval took %s at least, and the versions and grants that judged them allow %s at most", within[0].used, most.used)
 			return true
 		case most.count != nil && within[1].Count > *most.count:
 			v.tally.find(Inserted, "excess of "+counterName(c),
-				"%d checks without an approval took from it, and the versions that judged them allow %d at most", within[1].Count, *most.count)
+				"%d checks without an approval took from it, and the versions and grants that judged them allow %d at most", within[1].Count, *most.count)
 			return true
 		}
 	}

@@ -85,7 +85,8 @@ type Exhaustion struct {
 	ID                        spend.ID
 	At                        time.Time
 	PolicyID, RuleID, Subject string
-	Since, Percent, Nth       int
+	Since, Percent            int
+	Nth                       int64
 	Used                      string // in the window until then
 	Count                     int64
 	Limit, MaxCount           string // empty without a limit
@@ -98,7 +99,7 @@ func (v *verifier) eachExhaustion(ctx context.Context, each func(Exhaustion) err
 	return walkFields(ctx, v.o.Evidence, walk, func(f [][]byte, _ []byte) error {
 		e := Exhaustion{
 			Counter: spend.Counter{ID: identifier(f[0]), StartMS: chain.Integer(f[1]), BucketMS: chain.Integer(f[2])}, ID: identifier(f[3]),
-			Since: int(chain.Integer(f[5])), Percent: int(chain.Integer(f[6])), Nth: int(chain.Integer(f[7])), Limit: string(f[8]),
+			Since: int(chain.Integer(f[5])), Percent: int(chain.Integer(f[6])), Nth: chain.Integer(f[7]), Limit: string(f[8]),
 			Used: string(f[10]), Count: chain.Integer(f[11]),
 			PolicyID: string(f[12]), RuleID: string(f[13]), Subject: string(f[14]), AgentID: string(f[15]),
 		}
@@ -127,6 +128,12 @@ func (v *verifier) loadExhaustions(ctx context.Context) error {
 	})
 }
 
+// notice is that a counter reached a percentage.
+type notice struct {
+	percent int
+	nth     int64
+}
+
 // exhaustions compares exhaustions with the counters that they name and with what checks had taken,
 // and names used-up counters of a calendar window or a lifetime without an exhaustion, and those without a percentage that they
 // reached.
@@ -136,13 +143,13 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	}
 	recorded := newCursor(v.present())
 	defer recorded.stop()
-	var noted []int // of the counter at which recorded is
+	var noted []notice // of the counter at which recorded is
 	missing := func(c *counted) {
-		if v.usedUp(c, spend.Exhausted) && !slices.Contains(noted, spend.Exhausted) {
+		if v.unnoted(c, spend.Exhausted, noted) {
 			v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.used, c.Count)
 		}
 		for _, percent := range v.notified(c) {
-			if v.usedUp(c, percent) && !slices.Contains(noted, percent) {
+			if v.unnoted(c, percent, noted) {
 				v.tally.find(Removed, fmt.Sprintf("notice of %d %% of %s", percent, counterName(c)), "the recorded checks took %s, %d of them",
 					c.used, c.Count)
 			}
@@ -156,7 +163,7 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 			v.tally.find(Altered, exhaustionName(e.ID), "%s", fault)
 		}
 		if recorded.at != nil && recorded.at.counterKey == key {
-			noted = append(noted, e.Percent)
+			noted = append(noted, notice{e.Percent, e.Nth})
 		}
 		return recorded.err
 	})
@@ -184,7 +191,7 @@ func (v *verifier) fault(e *Exhaustion, c *counted) string {
 }
 
 // termsFault returns a fault if no version of the budget that was in force then has the noted
-// limits, or if the noted agent is not that of the counter.
+// limits with grants that were open then, or if the noted agent is not that of the counter.
 func (v *verifier) termsFault(e *Exhaustion) string {
 	of := v.terms[budgetSince{e.PolicyID, e.RuleID, e.Since}]
 	if of == nil || v.odd[e.PolicyID] {
@@ -194,22 +201,27 @@ func (v *verifier) termsFault(e *Exhaustion) string {
 		return fmt.Sprintf("it is noted for the agent %q; its counter is that of %q", e.AgentID, agent)
 	}
 	for _, one := range of.versions {
-		if one.says(e.Limit, e.MaxCount) && one.inForce(e.At) && (e.Percent == spend.Exhausted || slices.Contains(one.notify, e.Percent)) {
-			return one.reachedFault(e)
+		if !one.inForce(e.At) || e.Percent != spend.Exhausted && !slices.Contains(one.notify, e.Percent) {
+			continue
+		}
+		for _, by := range v.givenAround(e, one.limit) {
+			if l := one.with(by.Usage); l.says(e.Limit, e.MaxCount) && (e.Percent != spend.Exhausted || e.Nth == by.raised) {
+				return l.reachedFault(e)
+			}
 		}
 	}
-	return fmt.Sprintf("it is noted of %d %% of a limit of %q, or a count of %q, which no version of its budget had at %s%s", e.Percent,
-		e.Limit, e.MaxCount, stamp(e.At), unlessLate)
+	return fmt.Sprintf("it is noted of %d %% of a limit of %q, or a count of %q, with number %d, which no version of its budget had "+
+		"with its grants at %s%s", e.Percent, e.Limit, e.MaxCount, e.Nth, stamp(e.At), unlessLate)
 }
 
 // reachedFault returns a fault if the noted usage does not reach the noted percentage, which it need not to be refused a check; or if a
 // percentage of a window that does not roll is noted again.
-func (t *versionTerms) reachedFault(e *Exhaustion) string {
-	if e.Nth != 0 && (e.BucketMS == 0 || e.Percent == spend.Exhausted) {
+func (l limit) reachedFault(e *Exhaustion) string {
+	if e.Nth != 0 && e.BucketMS == 0 && e.Percent != spend.Exhausted {
 		return fmt.Sprintf("it is noted for the time number %d", e.Nth)
 	}
 	used, err := spend.ParseTotal(e.Used)
-	if e.Percent == spend.Exhausted || err == nil && t.part(e.Percent).reached(used, e.Count) {
+	if e.Percent == spend.Exhausted || err == nil && l.part(e.Percent).reached(used, e.Count) {
 		return ""
 	}
 	return fmt.Sprintf("it is noted that %d %% were reached with %s used, by %d checks", e.Percent, e.Used, e.Count)
@@ -256,27 +268,38 @@ func (v *verifier) notified(c *counted) (all []int) {
 	return all
 }
 
-// usedUp reports whether checks took a percentage of what a counter allows. Of the checks judged by the versions up to some
-// version, one was committed last: it saw what all of them took, less the most that their outcomes
-// gave back, and had to keep the limit of one of these versions, or of the next one if the same
-// commit has a check judged by it. What outcomes add shows only with the next check.
-func (v *verifier) usedUp(c *counted, percent int) bool {
+// unnoted reports whether checks took a percentage of what a counter allows, and nothing notes that. Of the checks judged by the
+// versions up to some version, and by the grants until some change, one was committed last: it saw what all of them took, less the
+// most that their outcomes gave back, and had to keep one of their limits. Commits that were judged before a change of grants come
+// before it: so it was judged by the newest of these changes, by one of these versions, or by the next one if the same commit has
+// a check judged by it. Of 100 percent the notice says which grants raised the limit. What outcomes add shows only with the next check.
+func (v *verifier) unnoted(c *counted, percent int, noted []notice) bool {
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {
 		return false
 	}
 	var taken low
-	most := limit{used: new(spend.Total), count: new(int64)}
 	for n, by := range c.Versions {
 		taken = taken.plus(by.All)
-		for _, meant := range c.Versions[n:min(n+2, len(c.Versions))] {
-			i := of.find(meant.Version)
-			if i < 0 {
+		newest := by.Version
+		if n+1 < len(c.Versions) && c.Versions[n+1].Phase == by.Phase {
+			newest = c.Versions[n+1].Version
+		}
+		most, told := limit{used: new(spend.Total), count: new(int64)}, false
+		for _, meant := range c.Versions {
+			if meant.Phase != by.Phase || meant.Version > newest {
+				continue
+			}
+			l, ok := meant.limit(of)
+			if !ok {
 				return false
 			}
-			most = most.larger(of.versions[i].limit)
+			most = most.larger(l)
+			told = told || slices.ContainsFunc(noted, func(n notice) bool {
+				return n.percent == percent && (percent != spend.Exhausted || n.nth == meant.Raised)
+			})
 		}
-		if most.part(percent).reached(taken.used, taken.Count) {
+		if !told && most.part(percent).reached(taken.used, taken.Count) {
 			return true
 		}
 	}

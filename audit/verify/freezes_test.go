@@ -39,7 +39,7 @@ func TestForgedFreezes(t *testing.T) {
 	}
 	tr.check(spend.Allow, -2*time.Minute)
 	redeemed := tr.steps(before, later, "redeemed by psp", "executed by psp")
-	tr.finds(nil, check("inserted", inTime), check("inserted", atOnce), outcome("inserted", redeemed[0]))
+	tr.bothSay("frozen", check("inserted", inTime), check("inserted", atOnce), outcome("inserted", redeemed[0]))
 }
 
 // TestForgedStops: a redemption of what was allowed to a key before it was deactivated is named, and a void that says it was
@@ -81,5 +81,5 @@ func TestForgedStops(t *testing.T) {
 	}
 	void(voided)
 	wrong := void(other)
-	tr.finds(nil, outcome("inserted", redeemed[0]), outcome("inserted", wrong))
+	tr.bothSay("stopped", outcome("inserted", redeemed[0]), outcome("inserted", wrong))
 }

@@ -109,6 +109,7 @@ type verifier struct {
 
 	zonesChanged []int64 // when, in Unix milliseconds
 	freezes      []frozenTime
+	grants       grants
 	keyStops     map[string][]int64 // by key_id, the changes that stopped what the key was allowed (S87)
 
 	approvals approvals

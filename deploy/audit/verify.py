@@ -55,7 +55,7 @@ APPROVAL = (
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
 EXHAUSTED = 100
-OF_CHANGES = "iadRewcfjgqkhzlFy"  # the types of events whose source is a change
+OF_CHANGES = "iadRewcfjgqkhzlFyGAX"  # the types of events whose source is a change
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -279,11 +279,13 @@ class Verifier:
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
         self.key_stops = {}  # key_id to the changes that stopped what the key was allowed
         self.freezes = {}  # freeze_id to what is frozen, since when and until when
+        self.grants = {}  # counter_id to its grants: window, what they add, until when, and who made which change of them
+        self.stops = []  # number and time of each change of a grant or a key
         self.rulings = {}  # approval_id to its changes
         self.met = {}  # (counter_id, principal) to what is known of the budget, and the latest end
         self.reports = {}  # check to the number of its last report, and the largest excess that counts
-        self.least = {}  # (counter_id, start_ms) without bucket to versions of the policy, and the least that their checks took
-        self.held = {}  # counter_id, start_ms and versions to the same for checks that had to keep the version's limit
+        self.least = {}  # (counter_id, start_ms) without bucket to what gave the limits (judged), and the least that such checks took
+        self.held = {}  # counter_id, start_ms and what gave the limits to the same for checks that had to keep them
         self.zones_changed = []  # when, in Unix milliseconds
         self.charges = {}  # counter_id to the charges of checks: start_ms, time, least and most amount and number
         self.budgets = {}  # (policy_id, rule_id, since) to the terms of its versions: version, from, until, limit, max_count
@@ -623,7 +625,7 @@ class Verifier:
             sums[2], sums[5], sums[6] = max(sums[2], charge["end_ms"]), min(sums[5], charge["end_ms"]), min(sums[6], begin)
             sums[3] += charge.get("amount", 0)
             sums[4] += 1
-            self.weigh(fields, counter_id, charge, proved and not fields[34])
+            self.weigh(fields, counter_id, charge, proved and not fields[34], self.judged_by(fields, counter_id, charge, names, proved))
             _, status, moved = self.last.get(fields[0], (0, None, 0))
             if status and status != b"x":
                 sums[3] -= charge.get("amount", 0)
@@ -631,7 +633,90 @@ class Verifier:
             elif status and "amount" in charge:
                 sums[3] += moved - charge["amount"]
 
-    def weigh(self, fields, counter_id, charge, held):
+    def judged_by(self, fields, counter, charge, names, proved):
+        """Returns what gave a charge its limits: last change of the counter's grants, version, last change of the open ones, and what
+        these gave. Finds a row that says otherwise."""
+        version, said = integer(fields[5]), (charge.get("granted", 0), charge.get("granted_count", 0))
+        terms = [of[3:] for of in self.budgets.get(names[:3], ()) if of[0] == version]
+        if not terms or names[0] in self.odd:
+            return 0, version, 0, *said
+        phase, raised, *gave = self.given(counter, charge["start_ms"], charge["bucket_ms"], terms[0], integer(fields[37] or b""), int.from_bytes(fields[0][:6], "big"))
+        if proved and list(said) != gave:
+            self.find("inserted", f"check chk_{fields[0].hex()}")
+        return phase, version, raised, *gave
+
+    def given(self, counter, start, bucket, limits, stops, at):
+        """Returns what grants gave a check of that time (in ms) that was judged by a stop: last change of the counter's grants, last
+        change of the open ones, amount and number (S91)."""
+        phase, raised, gave = 0, 0, [0, 0]
+        for g in self.grants.get(counter, ()):
+            changes = [c for c in g["changes"] if c[0] <= stops]
+            if not changes or g["bucket"] != bucket or not bucket and g["start"] != start:
+                continue
+            phase = max(phase, changes[-1][0])
+            if changes[-1][1] == b"grant.revoked" or at >= g["until"] or not self.may_grant(changes[0], stops, at):
+                continue
+            people = [self.grants_as(changes[0], stops)]
+            for change in changes[1:]:
+                names = self.grants_as(change, stops)
+                if self.may_grant(change, stops, at) and not any(names & other for other in people):
+                    people.append(names)
+            if len(people) > g["required"]:
+                for kind in 0, 1:
+                    if g["adds"][kind] and limits[kind] is not None:
+                        gave[kind] += g["adds"][kind]
+                        raised = max(raised, changes[-1][0])
+        return phase, raised, *gave
+
+    def may_grant(self, change, stops, at):
+        """Reports whether what was granted, or approved, counts for a check that was judged by a stop."""
+        number, _, key = change[:3]
+        last = self.stood(key, stops + 1)
+        if not last:
+            return key.startswith(b"ses_")
+        said = last[0][3]
+        try:
+            until = datetime.datetime.fromisoformat(said["expires_at"]) if "expires_at" in said else None
+        except (TypeError, ValueError):
+            return False
+        expired = until and datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=at) >= until
+        return (bool(said.get("active")) and not expired and (said.get("role") == "approver" or "budgets:grant" in said.get("scopes", ()))
+                and "policy_ids" not in said and "agent_ids" not in said and not any(number < stop <= stops for stop in self.key_stops.get(key, ())))
+
+    def grants_as(self, change, stops):
+        """Returns the names of who granted, or approved: behind a key, who it was at a stop."""
+        last = self.stood(change[2], stops + 1)
+        return {fold(n) for n in (change[2], *(last[0][1] if last else change[3:])) if n}
+
+    def grant(self, name, number, fields):
+        """Follows a change of a grant."""
+        self.stops.append((number, (integer(fields[10]) + EPOCH) // 1000))
+        kind, at, minute = fields[1], self.stops[-1][1], 60000
+        try:
+            said = json.loads(fields[11].decode(), parse_float=Decimal)
+            owner = said.get("owner", "").encode()
+            terms = {member: value for member, value in said.items() if member not in ("said", "owner", "email", "name")}
+            start, bucket, until, adds = terms["start_ms"], terms["bucket_ms"], terms["until_ms"], (terms.get("add_amount", 0), terms.get("add_count", 0))
+            named = [struct.pack(">I", len(text)) + text for text in (terms["policy_id"].encode(), terms["rule_id"].encode())]
+            counter = sha("spendgate counter 1", *named, struct.pack(">I", terms["since"]), terms["subject"].encode())[:16]
+            known = [g for of in self.grants.values() for g in of if g["id"] == fields[2]]
+            possible = fields[12] == sha("spendgate grant 1", f"{counter.hex()}\n{start}\n{bucket}".encode()) and fields[2][:4] == b"grt_"
+            if kind == b"grant.created":
+                most = until if start and not bucket else at + 31 * 86400 * 1000 + minute
+                possible = possible and not known and adds[1] >= 0 and (adds[0] > 0) != (adds[1] > 0) and at - minute < until <= most
+            else:
+                possible = possible and known and known[0]["terms"] == terms and known[0]["changes"][-1][1] != b"grant.revoked"
+        except MALFORMED:
+            possible = False
+        if not possible:
+            self.find("inserted", name)
+            return
+        if not known:
+            known = [{"id": fields[2], "terms": terms, "start": start, "bucket": bucket, "until": until, "adds": adds, "required": terms.get("required", 0), "changes": []}]
+            self.grants.setdefault(counter, []).append(known[0])
+        known[0]["changes"].append((number, kind, fields[5] or b"", fields[6] or b"", owner))
+
+    def weigh(self, fields, counter_id, charge, held, judged):
         """Notes the bounds of what a check had taken at any later time. After two reports it may have given back in between."""
         amount, (number, excess) = charge.get("amount", 0), self.reports.get(fields[0], (0, 0))
         _, status, moved = self.last.get(fields[0], (0, None, 0))
@@ -642,11 +727,11 @@ class Verifier:
             (charge["start_ms"], int.from_bytes(fields[0][:6], "big"), charge["end_ms"], low, high, 0 if freed else 1,
              charge["start_ms"] - charge.get("offset_ms", 0)))
         if held:
-            of = self.held.setdefault(counter_id, {}).setdefault(charge["start_ms"], {}).setdefault(integer(fields[5]), [0, 0])
+            of = self.held.setdefault(counter_id, {}).setdefault(charge["start_ms"], {}).setdefault(judged, [0, 0])
             of[0] += low
             of[1] += 0 if freed else 1
         if not charge["bucket_ms"]:
-            by = self.least.setdefault((counter_id, charge["start_ms"]), {}).setdefault(integer(fields[5]), [0, 0])
+            by = self.least.setdefault((counter_id, charge["start_ms"]), {}).setdefault(judged, [0, 0])
             by[0] += low
             by[1] += 0 if freed else 1
 
@@ -658,7 +743,7 @@ class Verifier:
 
     def notified(self, key, names):
         """Returns the percentages that are noted of a counter under each version by which checks took from it."""
-        sets = [self.notify.get((*names[:3], version)) for version in self.least.get(key, {})]
+        sets = [self.notify.get((*names[:3], version)) for _, version, *_ in self.least.get(key, {})]
         return set.intersection(*sets) if sets and None not in sets else set()
 
     @staticmethod
@@ -667,22 +752,31 @@ class Verifier:
         of = [(n, limit) for n, limit in zip((used, count), most) if limit is not None and (limit or percent == EXHAUSTED)]
         return any(n * EXHAUSTED >= limit * percent for n, limit in of)
 
-    def used_up(self, key, names, percent=EXHAUSTED):
-        """Reports whether the checks up to some version took a percentage of a counter, by the largest limit of these versions."""
+    def unnoted(self, key, names, percent, noted):
+        """Reports whether the checks up to some change of grants and some version took a percentage of a counter, by the largest limit
+        of these since that change, and nothing notes it with a change of those grants."""
         terms = {of[0]: of[3:] for of in reversed(self.budgets.get(names[:3], ()))}
         low, count, taken = 0, 0, sorted(self.least.get(key, {}).items())
-        for place, (_, (amount, n)) in enumerate(taken):
+        for place, ((phase, version, *_), (amount, n)) in enumerate(taken):
             low, count = low + amount, count + n
-            limits = [terms.get(version) for version, _ in taken[:place + 2]]  # a check of the next version may be in the same commit
+            newest = max([version, *(by[1] for by, _ in taken[place + 1:place + 2] if by[0] == phase)])  # a check of the next version may be in the same commit
+            those = [by for by, _ in taken if by[0] == phase and by[1] <= newest]
+            limits = [self.raise_by(terms.get(by[1]), by[3:]) for by in those]
             if None in limits or names[0] in self.odd:
                 return False
             most = [None if any(v is None for v in of) else max(of) for of in zip(*limits)]
-            if self.reached(percent, low, count, most):
+            told = any(p == percent and (percent != EXHAUSTED or nth in [by[2] for by in those]) for p, nth in noted)
+            if not told and self.reached(percent, low, count, most):
                 return True
         return False
 
+    @staticmethod
+    def raise_by(limits, gave):
+        """Returns the limits with what grants gave."""
+        return limits and [limit if limit is None else limit + by for limit, by in zip(limits, gave)]
+
     def excesses(self, name):
-        """Windows from which checks took more than any version that judged them allows: of those whose limits are not above one of them."""
+        """Windows from which checks took more than any version that judged them allows with its grants: of those whose limits are not above one of them."""
         for counter, starts in self.held.items():
             window = []
             for start in sorted(starts):
@@ -695,7 +789,7 @@ class Verifier:
     def exceeds(self, names, parts):
         terms = {of[0]: of[3:] for of in reversed(self.budgets.get(names[:3], ()))}
         for kind in 0, 1:
-            took = [(terms[version][kind], by[kind]) for part in parts for version, by in part.items() if version in terms]
+            took = [(self.raise_by(terms[judged[1]], judged[3:])[kind], by[kind]) for part in parts for judged, by in part.items() if judged[1] in terms]
             took = [(most, n) for most, n in took if most is not None]
             if any(sum(n for limit, n in took if limit <= most) > most for most in {most for most, _ in took}):
                 return True
@@ -710,9 +804,12 @@ class Verifier:
             return False
         terms = self.budgets.get(names[:3])
         if terms and names[0] not in self.odd:
-            fits = (begin <= at_ms + minute and (until is None or until >= at_ms - minute) and noted == of
-                    and (percent == EXHAUSTED or percent in self.notify.get((*names[:3], version), ())) for version, begin, until, *of in terms)
-            if agent != self.agent(names) or not any(fits) or nth and (percent == EXHAUSTED or not bucket):
+            fits = (begin <= at_ms + minute and (until is None or until >= at_ms - minute)
+                    and (percent == EXHAUSTED or percent in self.notify.get((*names[:3], version), ()))
+                    and any(noted == self.raise_by(of, gave) and (percent != EXHAUSTED or nth == raised)
+                            for _, raised, *gave in self.given_around(counter, start, bucket, of, int(at_ms)))
+                    for version, begin, until, *of in terms)
+            if agent != self.agent(names) or not any(fits) or nth and percent != EXHAUSTED and not bucket:
                 return False
             if percent != EXHAUSTED and not self.reached(percent, used, count, noted):
                 return False
@@ -728,6 +825,14 @@ class Verifier:
             return True
         before, by_then = [c for c in window if c[1] < at_ms - minute], [c for c in window if c[1] <= at_ms + minute]
         return sum(c[3] for c in before) <= used <= sum(c[4] for c in by_then) and sum(c[5] for c in before) <= count <= len(by_then)
+
+    def given_around(self, counter, start, bucket, limits, at):
+        """Returns what grants may have given around a time, with a minute for commits and clocks: by each stop, and at each end of a grant."""
+        minute, grants = 60000, self.grants.get(counter, ())
+        stops = [s for s, made in self.stops if grants and at - minute <= made <= at + minute]
+        stops.append(max((s for s, made in self.stops if grants and made < at - minute), default=0))
+        ends = [end for g in grants for end in (g["until"] - 1, g["until"]) if at - minute <= end <= at + minute]
+        return {self.given(counter, start, bucket, limits, s, t) for s in stops for t in (at - minute, at, at + minute, *ends)}
 
     def reach(self, begin, end, bucket):
         """Returns in which time a window's checks may lie, given that nodes with another release of the time zones judged by it, too."""
@@ -798,27 +903,25 @@ class Verifier:
                 self.find("removed", 'principal of budget "%s" of policy "%s" since version %d for %s and principal %s' % (
                     names[1], names[0], names[2], names[3], who.decode()))
 
-        used_up = {}
+        notices = {}
         for charges in self.charges.values():
             charges.sort()
         self.excesses(name)
-        for key, (names, bucket, end, *_) in self.taken.items():
-            if bucket or 0 < end + may_move(end, bucket) <= removable:
-                continue
-            for percent in {EXHAUSTED} | self.notified(key, names):
-                if self.used_up(key, names, percent):
-                    what = "exhaustion" if percent == EXHAUSTED else f"notice of {percent} %"
-                    used_up[*key, percent] = f"{what} of " + name(names, key[1])
         for _, row in self.database.copy(f"SELECT {EXHAUSTION} FROM budget_exhaustions"):
             counter, start, exhaustion, at, most, most_count, bucket, policy, rule, since, subject, agent, used, count, percent, nth = row
-            used_up.pop((counter, integer(start), integer(percent)), None)
+            notices.setdefault((counter, integer(start)), []).append((integer(percent), integer(nth)))
             noted = [None if of is None else Decimal(of.decode()) for of in (most, most_count)]
             names = policy.decode(), rule.decode(), integer(since), subject.decode()
             if not self.exhaustion(counter, integer(start), integer(at) + EPOCH, integer(bucket), names, noted, agent or b"",
                                    Decimal(used.decode()), integer(count), integer(percent), integer(nth)):
                 self.find("altered", f"exhaustion {exhaustion.hex()}")
-        for exhaustion in used_up.values():
-            self.find("removed", exhaustion)
+        for key, (names, bucket, end, *_) in self.taken.items():
+            if bucket or 0 < end + may_move(end, bucket) <= removable:
+                continue
+            for percent in {EXHAUSTED} | self.notified(key, names):
+                if self.unnoted(key, names, percent, notices.get(key, ())):
+                    what = "exhaustion" if percent == EXHAUSTED else f"notice of {percent} %"
+                    self.find("removed", f"{what} of " + name(names, key[1]))
 
     def approval(self, fields, intact):
         if fields[35]:
@@ -1046,6 +1149,8 @@ class Verifier:
                 self.rulings.setdefault(fields[2].decode(), []).append((number, fields))
             elif fields[1].startswith(b"freeze."):
                 self.freeze(fields)
+            elif fields[1].startswith(b"grant."):
+                self.grant(name, number, fields)
             elif fields[1] == b"webhook.deleted":
                 newest.pop(fields[2], None)
             elif fields[1] == b"zones.changed":
@@ -1065,6 +1170,7 @@ class Verifier:
             elif fields[1] != b"policy.created":
                 newest[fields[2]] = fields[12]
                 if fields[1].startswith(b"key."):
+                    self.stops.append((number, (integer(fields[10]) + EPOCH) // 1000))
                     said = details(fields[11])
                     names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
                     self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", []), said))
@@ -1416,10 +1522,13 @@ class Verifier:
             note(a, "u", approvals.get(a.hex().encode(), (None, None)), None, *end)
         for seq, kind, subject, version, said, *end in sorted(rows("seq, kind, subject, version, details", "changes", "position"), key=lambda row: row[0]):
             policy, agent = approvals.get(subject[4:], (None, None))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.reopened": "R", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k", b"freeze.created": "h", b"freeze.release_approved": "z", b"freeze.released": "l", b"freeze.forced": "F", b"freeze.ended": "y"}.get(kind, "")
+            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.reopened": "R", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k", b"freeze.created": "h", b"freeze.release_approved": "z", b"freeze.released": "l", b"freeze.forced": "F", b"freeze.ended": "y", b"grant.created": "G", b"grant.approved": "A", b"grant.revoked": "X"}.get(kind, "")
             if kind.startswith(b"freeze."):
                 scope = details(said).get("scope") or {}
                 policy, agent = (scope[n].encode() if n in scope else None for n in ("policy_id", "agent_id"))
+            elif kind.startswith(b"grant."):
+                of = details(said)
+                policy, agent = (of[n].encode() if n in of else None for n in ("policy_id", "agent_id"))
             if kind == b"approval.approved":
                 letter = "a" if details(said).get("completes") else ""
             if kind == b"policy.draft_put" and version is not None:
@@ -1692,9 +1801,10 @@ def main():
     listed = v.soundly("the batches", v.batches, args.archive, keys) or {}
     checks = len(listed)
     v.soundly("the outcomes", v.outcomes, listed)
+    v.soundly("the configuration", v.configuration)  # before the checks, which are compared with freezes and grants
     v.soundly("the checks", v.checks, listed, args.archive)
     for name, check in (
-        ("the configuration", v.configuration), ("the counters", v.counters), ("the approvals", v.approvals), ("the keys", v.keys),
+        ("the counters", v.counters), ("the approvals", v.approvals), ("the keys", v.keys),
         ("the redemptions", v.redemptions), ("the payments", v.payments), ("the events", v.events),
     ):
         v.soundly(name, check)

@@ -317,14 +317,14 @@ AS $$ BEGIN
 END $$;
 
 -- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped. What was
--- judged before a deactivation, or a change of the grants, is refused: it may count on decisions of the key, and a
--- deactivation reopens the unused approvals that the key approved (S92). No commit is in progress meanwhile, and no other
+-- judged before the key was deactivated, or active again, or its grants changed, is refused: it may count on decisions of the key,
+-- or lack them, and a deactivation reopens the unused approvals that the key approved (S92). No commit is in progress meanwhile, and no other
 -- change. Returns no row when there is no such key.
 CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, stops boolean, who actor) RETURNS SETOF keys
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    stales         boolean := new_active IS FALSE OR grants_patch IS NOT NULL;
+    stales         boolean := new_active IS NOT NULL OR grants_patch IS NOT NULL;
     new_generation bigint;
     made           keys;
 BEGIN
