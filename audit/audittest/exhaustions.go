@@ -60,6 +60,11 @@ func budgetsExhaust(t *testing.T, s Subject) {
 		t.Errorf("refused: %+v", e)
 	}
 	mustCommit(t, s, refused(all))
+	raised := all
+	raised.Raised = 1
+	mustCommit(t, s, refused(raised))
+	news("after a grant", raised)
+	mustCommit(t, s, refused(raised), refused(all))
 	next := all
 	next.Counter.StartMS += 1000
 	mustCommit(t, s, refused(next))

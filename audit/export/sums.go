@@ -39,11 +39,13 @@ type Sum struct {
 	WindowAmount spend.Total
 	Limit        *spend.Total // of the version by which the window was last taken from, by anybody; nil without a limit
 	MaxCount     *int64
+	Granted      spend.Usage // the most that grants added to these for a check of the window; of a rolling window within its maxima
 }
 
-// Above reports whether the window exceeds its limit, which approvals and outcomes can cause.
+// Above reports whether the window exceeds its limit with its grants, which approvals and outcomes can cause.
 func (s *Sum) Above() bool {
-	return s.Limit != nil && s.WindowAmount.Cmp(*s.Limit) > 0 || s.MaxCount != nil && s.WindowChecks > *s.MaxCount
+	return s.Limit != nil && s.WindowAmount.Cmp(s.Limit.Plus(s.Granted.Used)) > 0 ||
+		s.MaxCount != nil && s.WindowChecks > *s.MaxCount+s.Granted.Count
 }
 
 func sumColumns() []column[Sum] {
@@ -81,6 +83,18 @@ func sumColumns() []column[Sum] {
 				return ""
 			}
 			return strconv.FormatInt(*s.MaxCount, 10)
+		}),
+		number("granted", func(s *Sum) string {
+			if s.Granted.Used.IsZero() {
+				return ""
+			}
+			return s.Granted.Used.String()
+		}),
+		number("granted_count", func(s *Sum) string {
+			if s.Granted.Count == 0 {
+				return ""
+			}
+			return strconv.FormatInt(s.Granted.Count, 10)
 		}),
 		textual("limit_state", budget(func(s *Sum) string {
 			if s.Above() {
@@ -171,9 +185,10 @@ type sumKey struct {
 // held is what a window, or a bucket of a rolling window, holds.
 type held struct {
 	spend.Usage
-	endMS int64
-	by    limit       // for a window, and for a rolling window as a whole: the limit of the version that last judged
-	peak  spend.Usage // for the counter without a bucket: the maximum that a rolling window held on the day
+	endMS   int64
+	granted spend.Usage // the most that grants gave to a check; of a rolling window to one of those that counted on the day
+	by      limit       // for a window, and for a rolling window as a whole: the limit of the version that last judged
+	peak    spend.Usage // for the counter without a bucket: the maximum that a rolling window held on the day
 }
 
 // summing processes checks in the order of time. It keeps the lines of the current day, and windows
@@ -308,24 +323,30 @@ func (s *summing) hold(ch *spend.Charge, u spend.Usage) {
 		return h
 	}
 	one := at(ch.Counter)
-	one.Usage = plus(one.Usage, u)
+	one.Usage, one.granted = plus(one.Usage, u), most(one.granted, ch.Granted)
 	if ch.Counter.BucketMS == 0 {
 		return
 	}
 	whole := ch.Counter
 	whole.StartMS = 0
-	now, bucket := spend.Usage{}, ch.Counter
+	now, granted, bucket := spend.Usage{}, spend.Usage{}, ch.Counter
 	for range spend.RollingBuckets + 1 {
 		if h := s.windows[bucket]; h != nil {
-			now = plus(now, h.Usage)
+			now, granted = plus(now, h.Usage), most(granted, h.granted)
 		}
 		bucket.StartMS -= bucket.BucketMS
 	}
 	h := at(whole)
-	if h.peak.Used.Cmp(now.Used) < 0 {
-		h.peak.Used = now.Used
+	h.peak, h.granted = most(h.peak, now), most(h.granted, granted)
+}
+
+// most returns the larger amount and the larger number.
+func most(a, b spend.Usage) spend.Usage {
+	if a.Used.Cmp(b.Used) < 0 {
+		a.Used = b.Used
 	}
-	h.peak.Count = max(h.peak.Count, now.Count)
+	a.Count = max(a.Count, b.Count)
+	return a
 }
 
 func plus(a, b spend.Usage) spend.Usage {
@@ -350,7 +371,7 @@ func (s *summing) endDay() error {
 			if k.window.BucketMS > 0 {
 				u = h.peak
 			}
-			one.WindowAmount, one.WindowChecks, one.Limit, one.MaxCount = u.Used, u.Count, h.by.used, h.by.count
+			one.WindowAmount, one.WindowChecks, one.Limit, one.MaxCount, one.Granted = u.Used, u.Count, h.by.used, h.by.count, h.granted
 		}
 		if s.day < s.from || !s.of.has(k) {
 			continue
@@ -362,8 +383,11 @@ func (s *summing) endDay() error {
 	clear(s.lines)
 	end := s.day.Range().High.Time().Add(-audit.KeepCounters).UnixMilli()
 	for c, h := range s.windows {
-		if h.peak = (spend.Usage{}); h.endMS <= end {
+		if h.endMS <= end {
 			delete(s.windows, c)
+		}
+		if h.peak = (spend.Usage{}); c.BucketMS > 0 && c.StartMS == 0 {
+			h.granted = spend.Usage{}
 		}
 	}
 	return nil

@@ -38,13 +38,14 @@ func TestSumsOfWindows(t *testing.T) {
 		agent   string
 		amount  string
 		version int
+		granted string
 	}{
-		{20 * time.Hour, "a", "10", 1},
-		{23 * time.Hour, "b", "20.5", 1},
-		{23*time.Hour + 59*time.Minute, "a", "0.000000001", 1},
-		{24*time.Hour + 30*time.Minute, "a", "5", 1}, // before its limit is raised, for all
-		{25 * time.Hour, "b", "40", 2},
-		{26 * time.Hour, "b", "1", 2},
+		{20 * time.Hour, "a", "10", 1, ""},
+		{23 * time.Hour, "b", "20.5", 1, "1"},
+		{23*time.Hour + 59*time.Minute, "a", "0.000000001", 1, ""},
+		{24*time.Hour + 30*time.Minute, "a", "5", 1, ""}, // before its limit is raised, for all
+		{25 * time.Hour, "b", "40", 2, "45.500000001"},
+		{26 * time.Hour, "b", "1", 2, "0.5"},
 	} {
 		some, _ := made(monday.Add(one.at), node, 1)
 		c := some[0]
@@ -53,6 +54,9 @@ func TestSumsOfWindows(t *testing.T) {
 		take(c, "week", "[]", monday.UnixMilli(), 0, monday.AddDate(0, 0, 7).UnixMilli())
 		start := ms - ms%hour
 		take(c, "rolling", "[]", start, hour, start+61*hour)
+		if one.granted != "" { // by grants that ended before others were judged
+			c.Charges[1].Granted = spend.Usage{Used: amount(one.granted).Total(), Count: 1}
+		}
 		take(c, "many", spend.SubjectOf(one.agent), 0, 0, 0)
 		checks = append(checks, c)
 	}
@@ -93,23 +97,23 @@ func TestSumsOfWindows(t *testing.T) {
 	first, second, week := monday.Format(time.DateOnly), monday.AddDate(0, 0, 1).Format(time.DateOnly),
 		monday.Format("2006-01-02T15:04:05.000Z")
 	want := `day,policy_id,rule_id,agent_id,per,since_version,window_start,` +
-		`currency,checks,amount,amount_approved,amount_unapproved,window_checks,window_amount,limit,max_count,limit_state
-"1","p",,"a",,,,"USD",2,10.000000001,0,0,,,,,
-"1","p",,"b",,,,"USD",1,20.5,0,0,,,,,
-"1","p","many","a","[""a""]",1,,,2,,,,2,,,2,"within"
-"1","p","many","b","[""b""]",1,,,1,,,,1,,,2,"within"
-"1","p","rolling","a","[]",1,,"USD",2,10.000000001,0,0,3,30.500000001,31,,"within"
-"1","p","rolling","b","[]",1,,"USD",1,20.5,0,0,3,30.500000001,31,,"within"
-"1","p","week","a","[]",1,"W","USD",2,10.000000001,0,0,3,30.500000001,50,,"within"
-"1","p","week","b","[]",1,"W","USD",1,20.5,0,0,3,30.500000001,50,,"within"
-"2","p",,"a",,,,"USD",1,5,0,0,,,,,
-"2","p",,"b",,,,"USD",2,41,0,0,,,,,
-"2","p","many","a","[""a""]",1,,,1,,,,3,,,2,"above"
-"2","p","many","b","[""b""]",1,,,2,,,,3,,,2,"above"
-"2","p","rolling","a","[]",1,,"USD",1,5,0,0,6,76.500000001,31,,"above"
-"2","p","rolling","b","[]",1,,"USD",2,41,0,0,6,76.500000001,31,,"above"
-"2","p","week","a","[]",1,"W","USD",1,5,0,0,6,76.500000001,100,,"within"
-"2","p","week","b","[]",1,"W","USD",2,41,0,0,6,76.500000001,100,,"within"
+		`currency,checks,amount,amount_approved,amount_unapproved,window_checks,window_amount,limit,max_count,granted,granted_count,limit_state
+"1","p",,"a",,,,"USD",2,10.000000001,0,0,,,,,,,
+"1","p",,"b",,,,"USD",1,20.5,0,0,,,,,,,
+"1","p","many","a","[""a""]",1,,,2,,,,2,,,2,,,"within"
+"1","p","many","b","[""b""]",1,,,1,,,,1,,,2,,,"within"
+"1","p","rolling","a","[]",1,,"USD",2,10.000000001,0,0,3,30.500000001,31,,1,1,"within"
+"1","p","rolling","b","[]",1,,"USD",1,20.5,0,0,3,30.500000001,31,,1,1,"within"
+"1","p","week","a","[]",1,"W","USD",2,10.000000001,0,0,3,30.500000001,50,,,,"within"
+"1","p","week","b","[]",1,"W","USD",1,20.5,0,0,3,30.500000001,50,,,,"within"
+"2","p",,"a",,,,"USD",1,5,0,0,,,,,,,
+"2","p",,"b",,,,"USD",2,41,0,0,,,,,,,
+"2","p","many","a","[""a""]",1,,,1,,,,3,,,2,,,"above"
+"2","p","many","b","[""b""]",1,,,2,,,,3,,,2,,,"above"
+"2","p","rolling","a","[]",1,,"USD",1,5,0,0,6,76.500000001,31,,45.500000001,1,"within"
+"2","p","rolling","b","[]",1,,"USD",2,41,0,0,6,76.500000001,31,,45.500000001,1,"within"
+"2","p","week","a","[]",1,"W","USD",1,5,0,0,6,76.500000001,100,,,,"within"
+"2","p","week","b","[]",1,"W","USD",2,41,0,0,6,76.500000001,100,,,,"within"
 `
 	want = strings.NewReplacer("\n\"1\",", "\n\""+first+"\",", "\n\"2\",", "\n\""+second+"\",", `"W"`, `"`+week+`"`).Replace(want)
 	if texts[0] != want || texts[1] != want {

@@ -161,6 +161,14 @@ func (s *Store) counterRows(changes []audit.CounterChange) (rows []counterRow) {
 	return rows
 }
 
+// noRoom is that a counter had no room, with the grants until a change.
+type noRoom struct {
+	spend.Counter
+	raised int64
+}
+
+func noRoomOf(ch *audit.CounterChange) noRoom { return noRoom{ch.Counter, ch.Charge.Raised} }
+
 // budgetChanges are the changes of budgets in one commit.
 type budgetChanges struct {
 	takes     []audit.CounterChange // from rolling windows first
@@ -175,7 +183,7 @@ func (s *Store) budgetChanges(checks []*spend.Check, outcomes []*spend.Outcome) 
 		b.corrected = b.takes
 		b.takes = slices.DeleteFunc(slices.Clone(b.takes), func(ch audit.CounterChange) bool { return !ch.Take })
 	}
-	b.refused = slices.DeleteFunc(audit.Refusals(checks), func(ch audit.CounterChange) bool { return s.refusals.has(ch.Counter) })
+	b.refused = slices.DeleteFunc(audit.Refusals(checks), func(ch audit.CounterChange) bool { return s.refusals.has(noRoomOf(&ch)) })
 	b.rows = s.counterRows(b.takes)
 	for i := range b.refused {
 		b.rows = append(b.rows, counterRow{CounterChange: &b.refused[i]})
@@ -194,7 +202,7 @@ func (s *Store) recorded(b *budgetChanges) {
 		}
 	}
 	for i := range b.refused {
-		s.refusals.add(b.refused[i].Counter)
+		s.refusals.add(noRoomOf(&b.refused[i]))
 	}
 }
 

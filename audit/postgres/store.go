@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
-	"spendgate/audit/spend"
 	"spendgate/audit/sqlstore"
 )
 
@@ -62,8 +61,8 @@ type Store struct {
 	// horizonMS is how far the table horizon is known to reach.
 	horizonMS atomic.Int64
 
-	counters   recordings[counterKey]    // counters known to have rows
-	refusals   recordings[spend.Counter] // counters recorded as exhausted: an agent that keeps hitting one costs nothing more
+	counters   recordings[counterKey] // counters known to have rows
+	refusals   recordings[noRoom]     // recorded as exhausted: an agent that keeps hitting one costs nothing more
 	remembered remembered
 	// partitionsUntil is the time up to which there are partitions, in Unix seconds; 0 before the
 	// first Tidy.

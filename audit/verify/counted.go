@@ -42,9 +42,9 @@ func (c *counted) plus(other *counted) {
 	c.BeginMS = min(c.BeginMS, other.BeginMS)
 	c.EndMS, c.FirstEndMS = max(c.EndMS, other.EndMS), min(c.FirstEndMS, other.FirstEndMS)
 	for _, by := range other.Versions {
-		i, is := slices.BinarySearchFunc(c.Versions, by.judgedBy, byVersion.compare)
+		i, is := slices.BinarySearchFunc(c.Versions, by.By, byVersion.compare)
 		if !is {
-			c.Versions = slices.Insert(c.Versions, i, byVersion{judgedBy: by.judgedBy})
+			c.Versions = slices.Insert(c.Versions, i, byVersion{By: by.By})
 		}
 		c.Versions[i].All, c.Versions[i].Held = c.Versions[i].All.plus(by.All), c.Versions[i].Held.plus(by.Held)
 	}
@@ -74,8 +74,7 @@ func (j *judgedBy) limit(of *terms) (limit, bool) {
 
 // byVersion is the least that checks took which had the same limits.
 type byVersion struct {
-	judgedBy
-
+	By   judgedBy
 	All  low
 	Held low // what counts against the version's limit: unaltered checks without an approval (S47)
 }
@@ -92,8 +91,8 @@ func (l low) plus(other low) low {
 }
 
 func (b byVersion) compare(other judgedBy) int {
-	return cmp.Or(cmp.Compare(b.Phase, other.Phase), cmp.Compare(b.Version, other.Version), cmp.Compare(b.Raised, other.Raised),
-		cmp.Compare(b.Granted.Count, other.Granted.Count), b.Granted.used.Cmp(other.Granted.used))
+	return cmp.Or(cmp.Compare(b.By.Phase, other.Phase), cmp.Compare(b.By.Version, other.Version), cmp.Compare(b.By.Raised, other.Raised),
+		cmp.Compare(b.By.Granted.Count, other.Granted.Count), b.By.Granted.used.Cmp(other.Granted.used))
 }
 
 // counts add charges up. Beyond a limit of counters they are kept in a temporary file.
@@ -112,7 +111,7 @@ func (s *counts) take(policyID string, judged judgedBy, c *spend.Charge, became 
 	one := &counted{
 		counterKey: counterKey{c.Counter.ID, c.Counter.StartMS}, PolicyID: policyID, RuleID: c.RuleID, Subject: c.Subject, Since: c.Since,
 		BucketMS: c.Counter.BucketMS, BeginMS: c.BeginMS(), EndMS: c.EndMS, FirstEndMS: c.EndMS, Count: 1 - by.Count,
-		Versions: []byVersion{{judgedBy: judged}},
+		Versions: []byVersion{{By: judged}},
 	}
 	all := &one.Versions[0].All
 	if all.used, all.Count = least(c, became); held {
@@ -142,7 +141,7 @@ func (s *counts) add(one *counted) error {
 		for _, c := range s.sorted() {
 			for i := range c.Versions {
 				of := &c.Versions[i]
-				of.All.Used, of.Held.Used, of.Granted.Used = of.All.used.String(), of.Held.used.String(), of.Granted.used.String()
+				of.All.Used, of.Held.Used, of.By.Granted.Used = of.All.used.String(), of.Held.used.String(), of.By.Granted.used.String()
 			}
 			if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
 				return err
@@ -180,7 +179,7 @@ func readCounted(r io.Reader) func() (*counted, error) {
 		var err error
 		c.used, err = spend.ParseTotal(one.Used)
 		for i := range c.Versions {
-			for _, of := range []*low{&c.Versions[i].All, &c.Versions[i].Held, &c.Versions[i].Granted} {
+			for _, of := range []*low{&c.Versions[i].All, &c.Versions[i].Held, &c.Versions[i].By.Granted} {
 				var wrong error
 				of.used, wrong = spend.ParseTotal(of.Used)
 				err = errors.Join(err, wrong)

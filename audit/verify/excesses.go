@@ -47,7 +47,7 @@ func (v *verifier) exceeds(window []*counted) bool {
 	}
 	limits := make([]limit, len(sum.Versions)) // none for a version without such a budget
 	for n, by := range sum.Versions {
-		limits[n], _ = by.limit(of)
+		limits[n], _ = by.By.limit(of)
 	}
 	for _, most := range limits {
 		var within [2]low // by amount, and by number

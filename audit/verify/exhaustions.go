@@ -256,10 +256,10 @@ func (v *verifier) usageFault(e *Exhaustion) string {
 func (v *verifier) notified(c *counted) (all []int) {
 	of := v.terms[budgetSince{c.PolicyID, c.RuleID, c.Since}]
 	for n, by := range c.Versions {
-		if of == nil || of.find(by.Version) < 0 {
+		if of == nil || of.find(by.By.Version) < 0 {
 			return nil
 		}
-		notify := of.versions[of.find(by.Version)].notify
+		notify := of.versions[of.find(by.By.Version)].notify
 		if n == 0 {
 			all = slices.Clone(notify)
 		}
@@ -281,22 +281,22 @@ func (v *verifier) unnoted(c *counted, percent int, noted []notice) bool {
 	var taken low
 	for n, by := range c.Versions {
 		taken = taken.plus(by.All)
-		newest := by.Version
-		if n+1 < len(c.Versions) && c.Versions[n+1].Phase == by.Phase {
-			newest = c.Versions[n+1].Version
+		newest := by.By.Version
+		if n+1 < len(c.Versions) && c.Versions[n+1].By.Phase == by.By.Phase {
+			newest = c.Versions[n+1].By.Version
 		}
 		most, told := limit{used: new(spend.Total), count: new(int64)}, false
 		for _, meant := range c.Versions {
-			if meant.Phase != by.Phase || meant.Version > newest {
+			if meant.By.Phase != by.By.Phase || meant.By.Version > newest {
 				continue
 			}
-			l, ok := meant.limit(of)
+			l, ok := meant.By.limit(of)
 			if !ok {
 				return false
 			}
 			most = most.larger(l)
 			told = told || slices.ContainsFunc(noted, func(n notice) bool {
-				return n.percent == percent && (percent != spend.Exhausted || n.nth == meant.Raised)
+				return n.percent == percent && (percent != spend.Exhausted || n.nth == meant.By.Raised)
 			})
 		}
 		if !told && most.part(percent).reached(taken.used, taken.Count) {

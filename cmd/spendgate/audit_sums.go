@@ -120,9 +120,15 @@ func limitText(s *export.Sum) string {
 	text := ""
 	if s.Limit != nil {
 		text = s.Limit.Money(spend.Printable(s.Currency))
+		if !s.Granted.Used.IsZero() {
+			text += " + " + s.Granted.Used.Money(spend.Printable(s.Currency))
+		}
 	}
 	if s.MaxCount != nil {
 		text += " in " + strconv.FormatInt(*s.MaxCount, 10)
+		if s.Granted.Count > 0 {
+			text += " + " + strconv.FormatInt(s.Granted.Count, 10)
+		}
 	}
 	return text
 }
