@@ -3,6 +3,7 @@ package hotpath_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -42,6 +43,8 @@ type history struct {
 	reports map[spend.ID]int
 	atOnce  int
 	payer   payer
+	granter person
+	grants  []hotpath.GrantView
 }
 
 // S53: over its own period a version gives no flip, whatever was asked, approved, denied, used, given back,
@@ -87,7 +90,9 @@ func TestBacktestOfItself(t *testing.T) {
 
 // step does one thing of many.
 func (h *history) step() {
-	switch pick := h.rng.IntN(25); {
+	switch pick := h.rng.IntN(26); {
+	case pick == 25:
+		h.raise()
 	case pick >= 20:
 		h.pay()
 	case pick < 8:
@@ -111,6 +116,67 @@ func (h *history) step() {
 	case pick < 20 && len(h.allowed) > 0:
 		h.tell(h.allowed[h.rng.IntN(len(h.allowed))])
 	}
+}
+
+// raise grants more to an agent for a while, or revokes a grant.
+func (h *history) raise() {
+	if h.granter.fleet == nil {
+		h.granter = h.person("granter")
+	}
+	if n := len(h.grants); n > 0 && h.rng.IntN(3) == 0 {
+		g := h.grants[n-1]
+		h.grants = h.grants[:n-1]
+		_, _, err := h.nodes[h.rng.IntN(2)].RevokeGrant(context.Background(), h.granter.access, audit.Actor{}, g.ID, "")
+		if err != nil && !errors.Is(err, hotpath.ErrGrantNotActive) {
+			h.t.Fatal(err)
+		}
+		return
+	}
+	asked := h.grantAsked("p", fmt.Sprint(1+h.rng.IntN(300)), fmt.Sprint("agent-", h.rng.IntN(3)))
+	asked.RuleID, asked.Until = "each", time.Now().Add(time.Duration(50+h.rng.IntN(5000))*time.Millisecond)
+	h.grants = append(h.grants, h.granter.grant(h.rng.IntN(2), asked))
+}
+
+// S91: a candidate's budget that goes on has the grants of the time of each check; one that is another counter has none.
+func TestBacktestOfGrants(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		b := audit.Backtest{PolicyID: "g", Version: f.post(0, "g", grantRules), From: time.Now()}
+		p := f.person("ann")
+		send := func(amount, counterparty string, allowed bool) {
+			t.Helper()
+			if o := f.check(0, f.spending("g", amount, "a1", counterparty)); o.err != nil || o.allowed() != allowed {
+				t.Fatal(o)
+			}
+		}
+		send("100", "one", true)
+		send("1", "two", false)
+		g := p.grant(0, f.grantAsked("g", "50", "a1"))
+		send("50", "three", true)
+		if _, _, err := f.nodes[0].RevokeGrant(t.Context(), p.access, audit.Actor{}, g.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		send("1", "four", false)
+		b.To = time.Now()
+		time.Sleep(2 * time.Millisecond) // a period is of whole milliseconds
+		for rules, flips := range map[string]int{"": 0, strings.Replace(grantRules, `"day"`, `"lifetime"`, 1): 1} {
+			of := b
+			if of.Rules = rules; rules != "" {
+				of.Version = 0
+			}
+			ended := f.backtest(&of)
+			var r struct {
+				Coverage struct{ Compared int }
+				Flips    struct{ Total int }
+				Budgets  []struct{ Used struct{ Value, Granted json.Number } }
+			}
+			if err := json.Unmarshal([]byte(ended.Report), &r); err != nil || r.Coverage.Compared != 4 || r.Flips.Total != flips {
+				t.Fatalf("%q: %v %s %s", rules, err, ended.Report, ended.Error)
+			}
+			if used := r.Budgets[0].Used; rules == "" && (used.Value != "150" || used.Granted != "50") || rules != "" && used.Granted != "" {
+				t.Errorf("%q: %s", rules, ended.Report)
+			}
+		}
+	})
 }
 
 // pay asks for one of a few payments, perhaps for another action than before or by the other policy.

@@ -18,7 +18,7 @@ import (
 const (
 	passHistory = "check_id, claimed_ms, until_ms, decision, fingerprint, approval_id, namespace, payment"
 	ownHistory  = `policy_version, action_type, amount::text, currency, agent_id, counterparty, payment_method, merchant_or_vendor, metadata,
-		reason_code, rule_id, key_id, principal, approval`
+		reason_code, rule_id, key_id, principal, approval, stops`
 )
 
 // maxHistoryDays is how many partitions one page touches: the planner pays for each.
@@ -126,6 +126,9 @@ func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byt
 		}
 	}
 	d.Reason, d.RuleID, c.KeyID, c.Principal = spend.Reason(text(f[9])), text(f[10]), text(f[11]), text(f[12])
+	if f[14] != nil {
+		c.Fence.Stops = int64(binary.BigEndian.Uint64(f[14]))
+	}
 	c.Approval, err = spend.ParseApprovalRequest(string(f[13]))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -59,8 +60,8 @@ type judgedBy struct {
 }
 
 // grants notes what grants gave.
-func (j *judgedBy) grants(g given) {
-	j.Phase, j.Raised, j.Granted = g.phase, g.raised, low{Count: g.Count, used: g.Used}
+func (j *judgedBy) grants(g audit.Given) {
+	j.Phase, j.Raised, j.Granted = g.Phase, g.Raised, low{Count: g.Count, used: g.Used}
 }
 
 // limit returns the limits; false if the version is missing.

@@ -205,7 +205,7 @@ func (v *verifier) termsFault(e *Exhaustion) string {
 			continue
 		}
 		for _, by := range v.givenAround(e, one.limit) {
-			if l := one.with(by.Usage); l.says(e.Limit, e.MaxCount) && (e.Percent != spend.Exhausted || e.Nth == by.raised) {
+			if l := one.with(by.Usage); l.says(e.Limit, e.MaxCount) && (e.Percent != spend.Exhausted || e.Nth == by.Raised) {
 				return l.reachedFault(e)
 			}
 		}

@@ -54,6 +54,8 @@ type Options struct {
 	Lengthened bool
 	// Version returns a recorded version of the policy, nil if there is none.
 	Version func(version int) *policy.Program
+	// Grants raised counters in history, which the candidate's budgets continue if they mean the same. Nil: none did.
+	Grants *audit.GrantRecord
 	// Flip is called with each flip that is kept by name.
 	Flip func(report.Flip)
 }

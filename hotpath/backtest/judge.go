@@ -109,9 +109,17 @@ func (e *Engine) byRules(
 	return p.Exceeded(found, r, j.charges, exceeded), exceeded
 }
 
-// charges returns what a check takes from the budgets of a version if it is allowed.
-func (*Engine) charges(p *policy.Program, c *spend.Check) []spend.Charge {
-	return p.Charges(nil, &c.Action, resolutionOf(c), c.PrincipalName(), c.ID.Time())
+// charges returns what a check takes from the budgets of a version if it is allowed, with the grants of its time.
+func (e *Engine) charges(p *policy.Program, c *spend.Check) []spend.Charge {
+	charges := p.Charges(nil, &c.Action, resolutionOf(c), c.PrincipalName(), c.ID.Time())
+	for i := range charges {
+		if e.o.Grants == nil {
+			break
+		}
+		by := e.o.Grants.Given(&charges[i], c.Fence.Stops, c.ID.Time())
+		charges[i].Grant(by.Used, by.Count, by.Raised)
+	}
+	return charges
 }
 
 // resolutionOf returns the type of a check's action. Whether the type was inferred changes the

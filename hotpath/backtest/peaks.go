@@ -50,17 +50,19 @@ func (e *Engine) budgetPeaks() []report.Peak {
 		}
 		if p := e.peaks[info.RuleID]; p != nil {
 			if info.Currency != "" && !p.used.Used.IsZero() {
-				one.Used = highest(&info, &p.byUsed, json.Number(p.used.Used.String()))
+				one.Used = highest(&info, &p.byUsed, json.Number(p.used.Used.String()), json.Number(p.byUsed.Granted.Used.String()))
 			}
-			one.Count = highest(&info, &p.byCount, json.Number(strconv.FormatInt(p.count.Count, 10)))
+			one.Count = highest(&info, &p.byCount, number(p.count.Count), number(p.byCount.Granted.Count))
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
+func number(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
+
 // highest says which counter it is.
-func highest(info *policy.BudgetInfo, charge *spend.Charge, value json.Number) *report.Highest {
+func highest(info *policy.BudgetInfo, charge *spend.Charge, value, granted json.Number) *report.Highest {
 	per := make(map[string]string)
 	if values, err := info.Values(charge.Subject); err == nil {
 		for i, name := range info.Per {
@@ -68,6 +70,9 @@ func highest(info *policy.BudgetInfo, charge *spend.Charge, value json.Number) *
 		}
 	}
 	h := &report.Highest{Value: value, Per: per}
+	if granted != "0" {
+		h.Granted = granted
+	}
 	if charge.Counter.StartMS != 0 {
 		start := report.Time(info.WindowStart(charge.Counter))
 		h.WindowStart = &start

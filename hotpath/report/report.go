@@ -91,6 +91,8 @@ type Highest struct {
 	Value       json.Number       `json:"value"`
 	Per         map[string]string `json:"per"`
 	WindowStart *Time             `json:"window_start"` // null of a lifetime
+	// Granted is what grants had added to the limit of the counter then; empty for nothing.
+	Granted json.Number `json:"granted,omitempty"`
 }
 
 // Join has the higher of both peaks of a budget: of p, and of an earlier time.

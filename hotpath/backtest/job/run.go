@@ -79,9 +79,13 @@ func (r *run) replay(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	grants, err := r.findGrants(ctx)
+	if err != nil {
+		return "", err
+	}
 	r.held, r.resumed = time.Now(), time.Now()
 	r.engine = backtest.New(backtest.Options{
-		Candidate: candidate, From: r.b.From, To: r.b.To, Recorded: r.b.Recorded, Kept: r.kept,
+		Candidate: candidate, From: r.b.From, To: r.b.To, Recorded: r.b.Recorded, Kept: r.kept, Grants: grants,
 		Lengthened: r.versions.inForce == nil || !r.versions.inForce.SameWindows(candidate),
 		Version:    func(version int) *policy.Program { return r.versions.program(ctx, version) },
 		Flip:       func(f report.Flip) { r.progress.Flips = append(r.progress.Flips, f.JSON()) },

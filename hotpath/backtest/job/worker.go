@@ -29,6 +29,8 @@ type Store interface {
 	audit.Backtests
 	audit.History
 	audit.Policies
+	audit.BudgetGrants
+	audit.Changes
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)
 }
 

@@ -976,6 +976,8 @@ export interface components {
              * @description The start of the window; null if the window is lifetime.
              */
             window_start: string | null;
+            /** @description What grants had added to the limit of that counter then; absent for nothing. */
+            granted?: number | ExactNumber;
         };
         /** @description A check that the candidate decides otherwise. */
         Flip: {

@@ -1,0 +1,96 @@
+package audit
+
+import (
+	"slices"
+	"time"
+
+	"spendgate/audit/spend"
+)
+
+// GrantRecord is the record of grants (S91), by which it is derived again what they gave to a check. Each change of a grant is a stop, and
+// so is each change of a key after which it may grant, or may grant no more: so the last stop by which a check was judged tells it.
+type GrantRecord struct {
+	Of map[spend.ID][]*BudgetGrant // by counter, in the order of creation
+	// Standing returns what a key was by its last change up to a stop; false if it is no key.
+	Standing func(keyID string, stops int64) (KeyStanding, bool)
+}
+
+// KeyStanding is what a key is at a stop.
+type KeyStanding struct {
+	Party
+
+	Active  bool
+	Grants  spend.Grants
+	Stopped int64 // the last change that stopped what it was allowed; 0: none
+}
+
+// Given is what open grants add to the limits of a counter.
+type Given struct {
+	spend.Usage
+	Raised int64 // the last change of the open grants
+	Phase  int64 // the last change of all grants of the counter
+}
+
+// Given returns what grants gave to a check of that time, by the last stop by which it was judged. The charge has its counter, and
+// whether the budget has limits.
+func (r *GrantRecord) Given(c *spend.Charge, stops int64, at time.Time) (all Given) {
+	raised := spend.Charge{Limited: c.Limited, Counted: c.Counted}
+	for _, g := range r.Of[c.Counter.ID] {
+		if g.Seq > stops || !g.Covers(c) {
+			continue
+		}
+		last := g.Seq
+		for i := range g.Approvals {
+			if seq := g.Approvals[i].Seq; seq <= stops {
+				last = seq
+			}
+		}
+		all.Phase = max(all.Phase, last)
+		if g.Revoked != nil && g.Revoked.Seq <= stops {
+			all.Phase = max(all.Phase, g.Revoked.Seq)
+		}
+		if r.open(g, stops, at) {
+			raised.Grant(g.AddAmount, g.AddCount, last)
+		}
+	}
+	all.Usage, all.Raised = raised.Granted, raised.Raised
+	return all
+}
+
+// open reports whether a grant gave to checks of a time that were judged by a stop.
+func (r *GrantRecord) open(g *BudgetGrant, stops int64, at time.Time) bool {
+	if g.Revoked != nil && g.Revoked.Seq <= stops || !at.Before(g.Until) || !r.mayGrant(&g.By, stops, at) {
+		return false
+	}
+	granter := r.partyOf(&g.By, stops)
+	var people []Party
+	for i := range g.Approvals {
+		by := &g.Approvals[i]
+		party := r.partyOf(by, stops)
+		if by.Seq <= stops && r.mayGrant(by, stops, at) && !party.Shares(granter) && !slices.ContainsFunc(people, party.Shares) {
+			people = append(people, party)
+		}
+	}
+	return len(people) >= g.Required
+}
+
+// mayGrant reports whether what somebody granted, or approved, counts for a check that was judged by a stop: a key is active then, and
+// may grant at the check's timestamp, and what it was allowed was not stopped since. What was done in a session counts as it was.
+func (r *GrantRecord) mayGrant(by *Release, stops int64, at time.Time) bool {
+	k, known := r.Standing(by.By.KeyID, stops)
+	if !known {
+		_, err := spend.ParseID(by.By.KeyID, spend.PrefixSession)
+		return err == nil
+	}
+	g := &k.Grants
+	return k.Active && k.Stopped <= by.Seq && g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil &&
+		(g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt))
+}
+
+// partyOf returns who granted, or approved: behind a key, who it was at a stop.
+func (r *GrantRecord) partyOf(by *Release, stops int64) Party {
+	if k, known := r.Standing(by.By.KeyID, stops); known {
+		return k.Party
+	}
+	return by.Party()
+}
