@@ -19,6 +19,7 @@ func eventTests() []test {
 		{"EventsAreBound", eventsAreBound},
 		{"EventsRace", eventsRace},
 		{"BudgetsExhaust", budgetsExhaust},
+		{"BudgetsExhaustAgain", budgetsExhaustAgain},
 		{"BudgetsNotify", budgetsNotify},
 	}
 }

@@ -60,11 +60,6 @@ func budgetsExhaust(t *testing.T, s Subject) {
 		t.Errorf("refused: %+v", e)
 	}
 	mustCommit(t, s, refused(all))
-	raised := all
-	raised.Raised = 1
-	mustCommit(t, s, refused(raised))
-	news("after a grant", raised)
-	mustCommit(t, s, refused(raised), refused(all))
 	next := all
 	next.Counter.StartMS += 1000
 	mustCommit(t, s, refused(next))
@@ -89,6 +84,23 @@ func budgetsExhaust(t *testing.T, s Subject) {
 	mustCommit(t, s, charged(newCheck(f), back))
 	news("taken again")
 	rollingExhaustion(t, s, f, news)
+}
+
+// budgetsExhaustAgain: a counter that was exhausted is so again after a grant, once.
+func budgetsExhaustAgain(t *testing.T, s Subject) {
+	f := fence(t, s)
+	types := []audit.EventType{audit.EventBudgetExhausted}
+	_, after := feed(t, s, audit.EventQuery{Types: types})
+	for i, raised := range []int64{0, 7, 7, 9} {
+		c := blocked(newCheck(f))
+		c.Refused = []spend.Charge{charge("again", "[]", "1001")}
+		c.Refused[0].Raised = raised
+		mustCommit(t, s, c)
+		events, next := feed(t, s, audit.EventQuery{After: after, Types: types})
+		if after = next; len(events) != []int{1, 1, 0, 1}[i] {
+			t.Errorf("by change %d: %d events", raised, len(events))
+		}
+	}
 }
 
 // budgetsNotify: each percentage of notify_at is noticed once for each window, by amount or number, whichever comes

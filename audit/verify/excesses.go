@@ -66,7 +66,8 @@ func (v *verifier) exceeds(window []*counted) bool {
 			return true
 		case most.count != nil && within[1].Count > *most.count:
 			v.tally.find(Inserted, "excess of "+counterName(c),
-				"%d checks without an approval took from it, and the versions and grants that judged them allow %d at most", within[1].Count, *most.count)
+				"%d checks without an approval took from it, and the versions and grants that judged them allow %d at most",
+				within[1].Count, *most.count)
 			return true
 		}
 	}

@@ -102,16 +102,19 @@ func TestForgedGrants(t *testing.T) {
 	took("50", false)
 	tr.update(bob, audit.KeyChange{Active: new(true)})
 	took("50", true)
-	for _, change := range []audit.KeyChange{
-		{Grants: spend.GrantsChange{Grants: spend.Grants{Principal: "ann"}, Named: []string{spend.MemberPrincipal}}},
-		{Grants: spend.GrantsChange{Grants: spend.Grants{Principal: "bob", Role: spend.Auditor}, Named: []string{spend.MemberPrincipal, spend.MemberRole}}},
-		{Grants: spend.GrantsChange{Grants: spend.Grants{Role: spend.Approver, AgentIDs: []string{"a"}}, Named: []string{spend.MemberRole, spend.MemberAgentIDs}}},
-		{Grants: spend.GrantsChange{Grants: spend.Grants{ExpiresAt: time.Now().Add(-time.Minute)}, Named: []string{spend.MemberAgentIDs, spend.MemberExpiresAt}}},
+	become := func(g spend.Grants) {
+		all := []string{spend.MemberPrincipal, spend.MemberRole, spend.MemberAgentIDs, spend.MemberExpiresAt}
+		tr.update(bob, audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: all}})
+	}
+	for _, g := range []spend.Grants{
+		{Role: spend.Approver, Principal: "ann"}, {Role: spend.Auditor, Principal: "bob"},
+		{Role: spend.Approver, Principal: "bob", AgentIDs: []string{"a"}},
+		{Role: spend.Approver, Principal: "bob", ExpiresAt: time.Now().Add(-time.Minute)},
 	} {
-		tr.update(bob, change)
+		become(g)
 		took("50", false)
 	}
-	tr.update(bob, audit.KeyChange{Grants: spend.GrantsChange{Named: []string{spend.MemberExpiresAt}}})
+	become(spend.Grants{Role: spend.Approver, Principal: "bob"})
 	took("50", true)
 	tr.update(ann, audit.KeyChange{Active: new(false), Stops: true})
 	tr.update(ann, audit.KeyChange{Active: new(true)})

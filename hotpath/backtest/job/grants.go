@@ -94,7 +94,8 @@ func (r *run) readKey(ctx context.Context, keys keyHistory, keyID string) error 
 				stopped = c.Seq
 			}
 			party := audit.Party{KeyID: keyID, Principal: grants.Principal, Owner: grants.Owner}
-			keys[keyID] = append(keys[keyID], keySince{c.Seq, audit.KeyStanding{Party: party, Active: said.Active, Grants: grants, Stopped: stopped}})
+			keys[keyID] = append(keys[keyID],
+				keySince{c.Seq, audit.KeyStanding{Party: party, Active: said.Active, Grants: grants, Stopped: stopped}})
 		}
 		if len(changes) < q.Limit {
 			return nil
