@@ -167,7 +167,9 @@ func TestBacktestOfGrants(t *testing.T) {
 			var r struct {
 				Coverage struct{ Compared int }
 				Flips    struct{ Total int }
-				Budgets  []struct{ Used struct{ Value, Granted json.Number } }
+				Budgets  []struct {
+					Used struct{ Value, Granted json.Number }
+				}
 			}
 			if err := json.Unmarshal([]byte(ended.Report), &r); err != nil || r.Coverage.Compared != 4 || r.Flips.Total != flips {
 				t.Fatalf("%q: %v %s %s", rules, err, ended.Report, ended.Error)
