@@ -41,7 +41,7 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 		last.Charges = []spend.Charge{{
 			Counter: spend.Counter{ID: spend.CounterID("capped", "cap", 1, "[]"), StartMS: day.UnixMilli()},
 			RuleID:  "cap", Since: 1, Subject: "[]", Amount: last.Action.Amount, EndMS: day.Add(24 * time.Hour).UnixMilli(),
-			Limited: true, Limit: limit.Total(), Counted: true, MaxCount: 9,
+			Limited: true, Limit: limit, Counted: true, MaxCount: 9,
 		}}
 		if tr.notify != "" {
 			last.Charges[0].NotifyAt = "40,80"
