@@ -2,7 +2,6 @@
 import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js";
 import { get, post, segment } from "../lib/api.js";
 import { compare, minus } from "../lib/decimal.js";
-import { exact } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { useLoad, useNow } from "../lib/load.js";

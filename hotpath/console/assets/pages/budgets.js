@@ -75,7 +75,7 @@ const both = (b, amount, count) => html`${b.limit !== null && html`<${Amount} va
 const window = (b) => html`${b.window ?? (b.rolling_minutes % 1440 === 0 ? `${b.rolling_minutes / 1440} days` : `${b.rolling_minutes} min`)}${b.resets_at && html` <span class="hint">to ${shortTime(b.resets_at)}</span>`}`;
 const granted = (b) => (b.granted && Number(exact(b.granted)) > 0 ? html`<${Amount} value=${b.granted} currency=${b.currency} />` : b.granted_count > 0 && plural(b.granted_count, "action"));
 
-export function Bar({ b }) {
+function Bar({ b }) {
   const full = share(b);
   return html`<span class="bar" role="img" aria-label=${`${Math.floor(full * 100)} % used`}><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span>`;
 }

@@ -20,7 +20,7 @@ const ofChecks = [
 ];
 const ofViolations = [["decision", "Decision", ["block", "escalate"]], type, ...shared];
 
-export const columns = [
+const columns = [
   ["Amount", (c) => html`<${Amount} value=${c.action.amount} currency=${c.action.currency} />`, "what number", "8.5rem"],
   ["Decision", (c) => html`<${Badge} of=${c.decision} />${c.outcome && html` <${Badge} of=${c.outcome.status} />`}`, "aside", "8rem"],
   ["Type", (c) => c.action.action_type, "line", "4.2rem"],

@@ -1,7 +1,7 @@
 // Webhooks: where events are delivered, what was tried, and trying again.
 import { html, useState } from "../lib/html.js";
 import { call, get } from "../lib/api.js";
-import { go, link } from "../lib/route.js";
+import { link } from "../lib/route.js";
 import { useLoad, usePages } from "../lib/load.js";
 import { Table, Tabs } from "../lib/table.js";
 import { Badge, Empty, Failure, Field, Head, ID, Loading, PlainTime } from "../lib/parts.js";
