@@ -472,6 +472,35 @@ test("a list for a desk: rows on a screen, filters, names with pages, and the wa
   await page.close();
 });
 
+test("a grant: begun at a budget, approved by somebody else, revoked", async () => {
+  const author = { "X-API-Key": (await person("lena", { role: "author" })).api_key };
+  await send("POST", "/v1/policies", { policy_id: "granted", name: "Granted", changes: { required: 1 }, rules: [{ rule_id: "day", rule_type: "budget", parameters: { limit: 100, currency: "USD", window: "day", per: ["agent_id"] } }] }, author);
+  const of = (amount) => ask({ policy_id: "granted", agent_id: "spent", amount });
+  assert.deepEqual([(await of(90)).decision, (await of(20)).decision], ["allow", "block"]);
+  const page = await open((await person("gus")).api_key);
+  await show(page, "#/budgets?policy_id=granted");
+  await page.click("li:has-text('spent') a:text-is('Grant more')");
+  await page.fill("[name=add]", "50.25");
+  await page.fill("[name=note]", "A sale");
+  await page.click("button:text-is('Grant it')");
+  await page.waitForSelector(".state:has-text('1 approval missing of 1')");
+  const other = await open((await person("gwen")).api_key, { viewport: phone });
+  await other.click(".opens:has-text('50.25 USD')");
+  await other.click("button:text-is('Approve it')");
+  await other.waitForSelector(".state:has-text('open')");
+  await other.close();
+  await show(page, "#/budgets?policy_id=granted");
+  const row = page.locator("li:has-text('spent')");
+  assert.match((await row.innerText()).replace(/\s+/g, " "), /90\.00 USD 100\.00 USD 50\.25 USD 60\.25 USD/);
+  assert.equal((await of(30)).decision, "allow");
+  await show(page, "#/grants");
+  await page.click(".opens:has-text('50.25')");
+  await page.click("button:text-is('Revoke it')");
+  await page.click("button:text-is('Yes, revoke it')");
+  await page.waitForSelector(".state:has-text('revoked')");
+  await page.close();
+});
+
 test("a freeze is on every page until it is released", async () => {
   const page = await open((await person("stan")).api_key, { viewport: phone });
   const freeze = async (kind, name) => {
@@ -626,7 +655,7 @@ test("every page, light and dark: nothing for axe, no overflow, the first view",
   const tried = await send("POST", "/v1/backtests", { policy_id: "asked", version: 1, from: new Date(Date.now() - 3600e3).toISOString(), to: new Date().toISOString() }, { "X-API-Key": key.api_key });
   for (const dark of [false, true]) {
     const page = await open(key.api_key, { admin: true, dark, viewport: dark ? phone : undefined });
-    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/checks?show=violations", "#/approvals?show=all", "#/agents/bot", "#/counterparties/customer-1", "#/policies/asked/rules/day", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/freezes", "#/freezes/new?policy_id=asked", "#/events", "#/webhooks", "#/keys"];
+    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/checks?show=violations", "#/approvals?show=all", "#/agents/bot", "#/counterparties/customer-1", "#/policies/asked/rules/day", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/grants", "#/grants/new?policy_id=asked&rule_id=day", "#/freezes", "#/freezes/new?policy_id=asked", "#/events", "#/webhooks", "#/keys"];
     for (const hash of hashes) {
       await show(page, hash);
       await page.waitForFunction(() => !document.querySelector(".loading"));
