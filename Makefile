@@ -190,6 +190,10 @@ bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
 bench-redemptions: bench-build ## measure what a redemption costs beside a check, at the same node and at another
 	@.bin/measure redemptions $(BENCHFLAGS)
 
+.PHONY: bench-gateway
+bench-gateway: bench-build ## measure what a gateway costs: by calls, upstreams, sessions and 20,000 agents
+	@.bin/measure gateway
+
 .PHONY: bench-overload
 bench-overload: bench-build ## measure a node under up to 3 times its capacity
 	@.bin/measure system -overload $(BENCHFLAGS)

@@ -18,6 +18,7 @@ import (
 
 	"spendgate/bench/load"
 	"spendgate/bench/measure/capacity"
+	"spendgate/bench/measure/gateway"
 	"spendgate/bench/measure/instructions"
 	"spendgate/bench/measure/peers"
 	"spendgate/bench/measure/redemptions"
@@ -39,7 +40,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	measurements := map[string]func(context.Context, *load.Call) error{
-		"capacity": capacity.Run, "instructions": instructions.Run, "peers": peers.Run, "redemptions": redemptions.Run,
+		"capacity": capacity.Run, "gateway": gateway.Run, "instructions": instructions.Run, "peers": peers.Run, "redemptions": redemptions.Run,
 		"system": system.Run, "violations": violations.Run,
 	}
 	if len(args) == 0 || measurements[args[0]] == nil {

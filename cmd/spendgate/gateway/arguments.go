@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -222,45 +221,35 @@ func (t *tool) notes(schema jsontext.Value) (notes []string) {
 }
 
 // hide removes an argument from a schema's properties and from what it requires, wherever the schema has it.
-func hide(text jsontext.Value, argument string) jsontext.Value {
-	o, err := parseObject(text)
-	if err != nil || text.Kind() != '{' {
+func hide(text jsontext.Value, argument string) any {
+	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text)) // keeps numbers as they are written
+	if err != nil {
 		return text
 	}
-	hideEach := func(within jsontext.Value) jsontext.Value {
-		each, err := parseObject(within)
-		if err != nil {
-			return within
-		}
-		for i := range each {
-			each[i].value = hide(each[i].value, argument)
-		}
-		return each.text()
+	hideIn(schema, argument)
+	return schema
+}
+
+func hideIn(schema any, argument string) {
+	s, _ := schema.(map[string]any)
+	if names, ok := s["properties"].(map[string]any); ok {
+		maps.DeleteFunc(names, func(name string, _ any) bool { return strings.EqualFold(name, argument) })
 	}
-	for i, m := range o {
-		switch m.name {
-		case "properties":
-			if inner, err := parseObject(m.value); err == nil {
-				o[i].value = inner.without(argument).text()
+	if names, ok := s["required"].([]any); ok {
+		s["required"] = slices.DeleteFunc(names, func(name any) bool { return name == argument })
+	}
+	for _, part := range []string{"$defs", "definitions", "allOf", "anyOf", "oneOf", "if", "then", "else"} {
+		switch parts := s[part].(type) {
+		case []any:
+			for _, one := range parts {
+				hideIn(one, argument)
 			}
-		case "required":
-			var names []string
-			if json.Unmarshal(m.value, &names) == nil {
-				o[i].value = encode(append([]string{}, slices.DeleteFunc(names, func(n string) bool { return n == argument })...))
-			}
-		case "$defs", "definitions":
-			o[i].value = hideEach(m.value)
-		case "allOf", "anyOf", "oneOf":
-			var parts []jsontext.Value
-			if json.Unmarshal(m.value, &parts, lax()) == nil {
-				for j := range parts {
-					parts[j] = hide(parts[j], argument)
+		case map[string]any:
+			if hideIn(parts, argument); strings.Contains(part, "def") {
+				for _, one := range parts {
+					hideIn(one, argument)
 				}
-				o[i].value = encode(parts)
 			}
-		case "if", "then", "else":
-			o[i].value = hide(m.value, argument)
 		}
 	}
-	return o.text()
 }

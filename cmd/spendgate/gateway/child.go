@@ -34,30 +34,50 @@ type child struct {
 // childConn is the connection to a child. Requests are watched as they are written.
 type childConn struct {
 	mcp.Connection
-	input *queue
+	turn chan struct{} // has an element while a message is written
 }
 
-// Write queues a message.
+func newChildConn(in io.ReadCloser, out io.WriteCloser) (*childConn, error) {
+	over, err := (&mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxServerMessage}).Connect(context.Background())
+	return &childConn{over, make(chan struct{}, 1)}, err
+}
+
+// Write writes a message, after those before it. It does not wait longer than its context for a child that does not read.
 func (c *childConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(m)
-	if err != nil {
-		return fmt.Errorf("cannot write a message: %w", err)
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return c.input.write(append(text, '\n'), watched(ctx))
+	watching, written := watched(ctx), make(chan error, 1)
+	go func() {
+		defer func() { <-c.turn }()
+		if !watching.begin() {
+			written <- errTakenBack
+			return
+		}
+		written <- c.Connection.Write(context.WithoutCancel(ctx), m)
+	}()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// pipes are the streams of a child as one.
-type pipes struct {
+// output is a child's standard output, whose end ends the child.
+type output struct {
 	io.Reader
 	end func()
 }
 
 // Close ends the child.
-func (p pipes) Close() error { p.end(); return nil }
+func (o output) Close() error { o.end(); return nil }
 
 // Connect starts the child. It gets this process' environment without the settings of spendgate,
 // which have keys that the child must not know.
-func (c *child) Connect(ctx context.Context) (mcp.Connection, error) {
+func (c *child) Connect(context.Context) (mcp.Connection, error) {
 	u := c.u
 	cmd := exec.Command(u.Command[0], u.Command[1:]...) //nolint:noctx // it ends with its conn
 	cmd.Dir = u.folder
@@ -75,7 +95,7 @@ func (c *child) Connect(ctx context.Context) (mcp.Connection, error) {
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
 	// Pipes of its own: cmd.Wait must not close the output before it is read.
-	stdout, output, err := os.Pipe()
+	stdout, says, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
@@ -83,9 +103,9 @@ func (c *child) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a pipe: %w", err)
 	}
-	cmd.Stdout, cmd.Stderr = output, complaints
+	cmd.Stdout, cmd.Stderr = says, complaints
 	err = cmd.Start()
-	output.Close()     //nolint:errcheck // the child has it
+	says.Close()       //nolint:errcheck // the child has it
 	complaints.Close() //nolint:errcheck // the child has it
 	if err != nil {
 		stdout.Close() //nolint:errcheck // nothing was read
@@ -100,13 +120,10 @@ func (c *child) Connect(ctx context.Context) (mcp.Connection, error) {
 		time.Sleep(childGrace) // output may still be in the pipe
 		stdout.Close()         //nolint:errcheck // a child of the child may have it still
 	}()
-	input := newQueue(stdin)
-	streams := pipes{&messages{in: bufio.NewReaderSize(stdout, 64<<10)}, sync.OnceFunc(func() {
-		input.Close() //nolint:errcheck // it may have ended before
+	return newChildConn(output{&messages{in: bufio.NewReaderSize(stdout, 64<<10)}, sync.OnceFunc(func() {
+		stdin.Close() //nolint:errcheck // it may have ended before
 		go stop(cmd.Process, ended)
-	})}
-	over, err := (&mcp.IOTransport{Reader: streams, Writer: input}).Connect(ctx)
-	return &childConn{over, input}, err
+	})}, stdin)
 }
 
 // messages reads the lines of a child that are messages: servers write other things to standard output, too.

@@ -207,7 +207,7 @@ type piped struct {
 }
 
 // Connect connects to the server.
-func (p *piped) Connect(ctx context.Context) (sdk.Connection, error) {
+func (p *piped) Connect(context.Context) (sdk.Connection, error) {
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	go func() {
@@ -226,10 +226,9 @@ func (p *piped) Connect(ctx context.Context) (sdk.Connection, error) {
 			}
 		}
 	}()
-	input := newQueue(toServer)
-	over, err := (&sdk.IOTransport{Reader: fromServer, Writer: input}).Connect(ctx)
-	p.conn = &childConn{over, input}
-	return p.conn, err
+	over, err := newChildConn(fromServer, toServer)
+	p.conn = over
+	return over, err
 }
 
 // TestQueuedCall (P5, P9): a call that waits for a server that does not read is taken back when the gateway stops, and is not sent later.
@@ -244,8 +243,9 @@ func TestQueuedCall(t *testing.T) {
 		if isCheck(r) {
 			over.held.Lock()
 			for range 3 { // the server waits for one, and one is being written
-				_ = over.conn.Write(t.Context(), &jsonrpc.Request{Method: "notifications/ours"})
+				go func() { _ = over.conn.Write(t.Context(), &jsonrpc.Request{Method: "notifications/ours"}) }()
 			}
+			time.Sleep(50 * time.Millisecond)
 			time.AfterFunc(300*time.Millisecond, g.stop)
 		}
 		return false, false

@@ -121,15 +121,22 @@ type resultSource struct {
 
 // UnmarshalJSON reads a name or {header: NAME}.
 func (a *agentID) UnmarshalJSON(text []byte) error {
+	return textOr(text, "header: NAME", &a.fixed, &a.header)
+}
+
+// UnmarshalJSON reads a text or {file: PATH}.
+func (v *value) UnmarshalJSON(text []byte) error { return textOr(text, "file: PATH", &v.text, &v.file) }
+
+// textOr reads a text, or an object with one member that is a text.
+func textOr(text []byte, form string, plain, within *string) error {
 	if text[0] == '"' {
-		return json.Unmarshal(text, &a.fixed)
+		return json.Unmarshal(text, plain)
 	}
-	var from struct {
-		Header string `json:"header"`
-	}
-	err := json.Unmarshal(text, &from, json.RejectUnknownMembers(true))
-	if a.header = from.Header; err == nil && a.header == "" {
-		return errors.New(`must be text, or {header: NAME}`)
+	name, _, _ := strings.Cut(form, ":")
+	var from map[string]string
+	err := json.Unmarshal(text, &from)
+	if *within = from[name]; err == nil && (*within == "" || len(from) > 1) {
+		return fmt.Errorf("must be text, or {%s}", form)
 	}
 	return err
 }
@@ -143,21 +150,6 @@ func (s *same) UnmarshalJSON(text []byte) error {
 		return errors.New(`must be a list of arguments, or all`)
 	}
 	return nil
-}
-
-// UnmarshalJSON reads a text or {file: PATH}.
-func (v *value) UnmarshalJSON(text []byte) error {
-	if text[0] == '"' {
-		return json.Unmarshal(text, &v.text)
-	}
-	var from struct {
-		File string `json:"file"`
-	}
-	err := json.Unmarshal(text, &from, json.RejectUnknownMembers(true))
-	if v.file = from.File; err == nil && v.file == "" {
-		return errors.New(`must be text, or {file: PATH}`)
-	}
-	return err
 }
 
 // Load reads a gateway's file and the files that it names, with keys, tokens and headers.
@@ -189,7 +181,11 @@ func (f *File) read(document policyfile.Policy) error {
 		path, text := faultOf(err)
 		return &policyfile.FileError{File: f.path, Faults: []policyfile.Fault{{Line: document.Line(path), Text: text}}}
 	}
-	f.order = namesIn(document.Body, "upstreams")
+	all, _ := parseObject(document.Body) // it has been read
+	upstreams, _ := parseObject(all.get("upstreams"))
+	for _, m := range upstreams {
+		f.order = append(f.order, m.name)
+	}
 	for name, u := range f.Upstreams {
 		if u != nil {
 			u.name, u.folder = name, filepath.Dir(f.path)
@@ -222,23 +218,6 @@ func faultOf(err error) (path, text string) {
 	default:
 		return path, fmt.Sprintf("%s cannot be %s", path, kindOf(jsontext.Value{byte(semantic.JSONKind)}))
 	}
-}
-
-// namesIn returns the names of the members of an object's member, in their order.
-func namesIn(body jsontext.Value, name string) []string {
-	all, err := parseObject(body)
-	if err != nil {
-		return nil
-	}
-	inner, err := parseObject(all.get(name))
-	if err != nil {
-		return nil
-	}
-	names := make([]string, len(inner))
-	for i, m := range inner {
-		names[i] = m.name
-	}
-	return names
 }
 
 // Several reports whether the file names more than one server.

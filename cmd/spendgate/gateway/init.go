@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -35,35 +37,19 @@ func Init(ctx context.Context, o InitOptions) error {
 		return err
 	}
 	u.name = upstreamName(seen.name)
-	var b strings.Builder
-	b.WriteString(initHead)
-	fmt.Fprintf(&b, "upstreams:\n  %s:\n", yamlName(u.name))
-	if o.URL != "" {
-		fmt.Fprintf(&b, "    url: %s\n    # headers: {Authorization: {file: token}}\n", encode(o.URL))
-	} else {
-		fmt.Fprintf(&b, "    command: %s\n    # env: {PROVIDER_KEY: {file: provider.key}}\n", encode(o.Command))
-	}
-	b.WriteString("    tools:")
-	mapped := false
-	var others strings.Builder
+	page := proposedFile{Name: yamlName(u.name), URL: o.URL, Command: o.Command, Others: make(map[string]string)}
 	for _, name := range slices.Sorted(maps.Keys(seen.tools)) {
 		d := seen.tools[name]
-		if t := guess(name, d); t != "" {
-			b.WriteString(t)
-			mapped = true
+		if p := guess(name, d); p != nil {
+			page.Tools = append(page.Tools, p)
 			continue
 		}
-		kind := "changes things: off by default"
+		page.Others[printable(name)] = "changes things: off by default"
 		if d.ReadOnly {
-			kind = "read only, it says: passes"
+			page.Others[printable(name)] = "read only, it says: passes"
 		}
-		fmt.Fprintf(&others, "      # %s (%s)\n", printable(name), kind)
 	}
-	if !mapped {
-		b.WriteString(" {}")
-	}
-	b.WriteString("\n" + others.String())
-	if _, err := io.WriteString(o.Out, b.String()); err != nil {
+	if err := fileTemplate().Execute(o.Out, page); err != nil {
 		return err
 	}
 	if o.Path == "" {
@@ -76,15 +62,29 @@ func Init(ctx context.Context, o InitOptions) error {
 	return nil
 }
 
-const initHead = `# What stands between agents and the tools that move money. Look at each tool below:
-# which arguments are the amount, the currency and the counterparty, and which policy
-# decides.
-spendgate: {url: "http://127.0.0.1:8080", key_file: gateway.key}
-agent_id: my-agent
-# listen: 127.0.0.1:8090    # Streamable HTTP at /mcp; without it standard input and output
-default: read_only          # tools that are not mapped: pass, deny, read_only
-shadow: true                # asks and records, blocks nothing; remove it to enforce
-`
+// proposedFile is what init.yaml.tmpl writes.
+type proposedFile struct {
+	Name, URL string
+	Command   []string
+	Tools     []*proposed
+	Others    map[string]string
+}
+
+// proposed is the mapping that guess suggests.
+type proposed struct {
+	Name, Kind, Amount, Currency, To, Key string
+	Minor                                 bool
+	Same, Pass                            []string
+	Decide, Needed                        []string // what may decide how much is paid or to whom, and what of it no call can be without
+}
+
+//go:embed init.yaml.tmpl
+var fileText string
+
+func fileTemplate() *template.Template {
+	inJSON := func(v any) string { return string(encode(v)) }
+	return template.Must(template.New("file").Funcs(template.FuncMap{"json": inJSON}).Parse(fileText))
+}
 
 // upstreamName makes a name for the file from the server's own name.
 func upstreamName(name string) string {
@@ -154,12 +154,11 @@ func decides(path string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(path), word) })
 }
 
-// guess suggests a mapping for a tool that has an amount among its arguments. It returns
-// nothing for other tools.
-func guess(name string, d definition) string {
+// guess suggests a mapping for a tool that has an amount among its arguments. It returns nil for other tools.
+func guess(name string, d definition) *proposed {
 	s, err := compile(d.schema)
 	if err != nil || d.ReadOnly {
-		return ""
+		return nil
 	}
 	arguments := argumentsOf(s)
 	find := func(fits func(argument) bool, words ...string) (found argument) {
@@ -177,98 +176,48 @@ func guess(name string, d definition) string {
 		amount = find(func(a argument) bool { return a.is("string") && !strings.Contains(a.path, "currency") }, "amount", "value")
 	}
 	if amount.path == "" {
-		return ""
-	}
-	currency := find(func(argument) bool { return true }, "currency").path
-	key := find(func(a argument) bool { return !strings.Contains(a.path, ".") }, "idempotency").path
-	to := find(func(a argument) bool {
-		own := strings.Contains(strings.ToLower(a.path), "merchantaccount") // who pays
-		return a.path != amount.path && a.path != key && a.path != currency && !own
-	}, append(slices.Clone(payments), "payee", "recipient", "customer", "account", "vendor", "merchant", "id")...).path
-	paths := make([]string, len(arguments))
-	for i, a := range arguments {
-		paths[i] = a.path
+		return nil
 	}
 	described, _ := parseObject(d.text)
 	about, _ := textOf(described.get("description"))
-	p := proposed{amount, currency, to, key, nameLike(paths, amount.path, to, key), amount.minorUnit(about), s.Required}
-	return p.text(name, paths)
-}
-
-// proposed is what guess found.
-type proposed struct {
-	amount            argument
-	currency, to, key string
-	same              []string
-	minor             bool
-	required          []string
-}
-
-// text returns the mapping of a tool with arguments of these paths, as YAML.
-func (p proposed) text(name string, paths []string) string {
-	kind := "spend"
+	p := &proposed{Name: name, Kind: "spend", Amount: amount.path, Minor: amount.minorUnit(about)}
 	for _, known := range []string{"refund", "credit", "discount"} {
 		if strings.Contains(strings.ToLower(name), known) {
-			kind = known
+			p.Kind = known
 		}
 	}
-	from := "{value: USD}    # or {argument: ...}"
-	if p.currency != "" {
-		from = fmt.Sprintf("{argument: %s}", encode(p.currency))
-	}
-	unit := "}    # with minor_units: true if it is in cents, or digits: N"
-	if p.minor {
-		unit = ", minor_units: true}    # so the schema says"
-	}
-	used := slices.Concat([]string{p.amount.path, p.currency, p.to, p.key}, p.same)
-	var pass, decide []string
-	for _, path := range paths {
+	p.Currency = find(func(argument) bool { return true }, "currency").path
+	p.Key = find(func(a argument) bool { return !strings.Contains(a.path, ".") }, "idempotency").path
+	p.To = find(func(a argument) bool {
+		own := strings.Contains(strings.ToLower(a.path), "merchantaccount") // who pays
+		return a.path != p.Amount && a.path != p.Key && a.path != p.Currency && !own
+	}, append(slices.Clone(payments), "payee", "recipient", "customer", "account", "vendor", "merchant", "id")...).path
+	for _, a := range arguments {
 		switch {
-		case slices.Contains(used, path):
-		case decides(path):
-			decide = append(decide, path)
+		case a.path == p.Key:
+		case a.path == p.Amount || a.path == p.To || p.namesPayment(a.path):
+			p.Same = append(p.Same, a.path)
+		case a.path == p.Currency:
+		case !decides(a.path):
+			p.Pass = append(p.Pass, a.path)
 		default:
-			pass = append(pass, path)
+			if p.Decide = append(p.Decide, a.path); slices.Contains(s.Required, a.path) {
+				p.Needed = append(p.Needed, a.path)
+			}
 		}
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n      %s:\n        policy_id: change-me\n        action_type: %s\n", encode(name), kind)
-	fmt.Fprintf(&b, "        amount: {argument: %s%s\n", encode(p.amount.path), unit)
-	fmt.Fprintf(&b, "        currency: %s\n", from)
-	fmt.Fprintf(&b, "        counterparty: {argument: %s}\n", encode(cmp.Or(p.to, "change-me")))
-	fmt.Fprintf(&b, "        same: %s    # names the payment: a repeated call has the same values\n", encode(p.same))
-	if len(pass) > 0 {
-		fmt.Fprintf(&b, "        pass: %s    # none of these may decide what is paid, or to whom\n", encode(pass))
-	}
-	if len(decide) > 0 {
-		fmt.Fprintf(&b, "        # refused, since they may decide: %s\n", encode(decide))
-	}
-	if needed := slices.DeleteFunc(decide, func(path string) bool { return !slices.Contains(p.required, path) }); len(needed) > 0 {
-		fmt.Fprintf(&b, "        # no call passes without %s: say in metadata, same or pass what each is\n", encode(needed))
-	}
-	if p.key != "" {
-		fmt.Fprintf(&b, "        idempotency_argument: %s    # if the server carries no key out twice, for a day\n", encode(p.key))
-	}
-	b.WriteString("        # once: true            # if same names it for good; without it, the same call pays again after a day\n")
-	b.WriteString("        # declined_if: {result: code, in: [declined]}    # the server's errors that mean that nothing moved\n")
-	b.WriteString("        # reference: {result: id}")
-	return b.String()
+	return p
 }
 
 // payments are words in the names of arguments that name an earlier payment.
 var payments = []string{"counterparty", "charge", "payment", "capture", "psp"}
 
-// nameLike returns the arguments that look like names of a payment, with the amount and who gets it. Beside an earlier payment that
-// is named, a reference is the agent's own text, and another one in a repeated call.
-func nameLike(arguments []string, amount, to, key string) []string {
+// namesPayment reports whether an argument looks like a name of a payment. Beside an earlier payment that is named, a reference is
+// the agent's own text, and another one in a repeated call.
+func (p *proposed) namesPayment(argument string) bool {
 	has := func(name string, words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
 	}
-	words := []string{"id", "invoice", "order", "charge", "payment", "number", "intent"}
-	if !has(to, payments...) {
-		words = append(words, "reference")
-	}
-	return slices.DeleteFunc(slices.Clone(arguments), func(name string) bool {
-		return name == key || name != amount && name != to && !has(name, words...)
-	})
+	return has(argument, "id", "invoice", "order", "charge", "payment", "number", "intent") ||
+		has(argument, "reference") && !has(p.To, payments...)
 }

@@ -315,9 +315,15 @@ func TestGuess(t *testing.T) {
 		},
 		"itself": {`{"amount":{"$ref":"#/properties/amount"},"to":{"type":"string"}}`, nil, []string{"refund"}, ""},
 	} {
-		got := guess("refund", definition{
+		var written strings.Builder
+		if p := guess("refund", definition{
 			schema: []byte(`{"type":"object","properties":` + c.schema + `}`), text: encode(map[string]string{"description": c.about}),
-		})
+		}); p != nil {
+			if err := fileTemplate().ExecuteTemplate(&written, "tool", p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := written.String()
 		for _, part := range c.want {
 			if !strings.Contains(got, part) {
 				t.Errorf("%s: %s is missing: %s", what, part, got)

@@ -156,19 +156,15 @@ func would(check *client.Result) end {
 	if check.Payment == nil {
 		return e
 	}
-	switch state := check.Payment.State; {
-	case state == "open":
-		e.state = stateExecuted
-	case state == "executed":
-		e.state = stateAlready
-	case check.Decision == client.Block, state == "escalated":
+	as := map[string]string{
+		"open": stateExecuted, "executed": stateAlready, "escalated": stateRefused, "waiting": statePending, "denied": stateDenied,
+		"redeemed": stateInDoubt, "in_doubt": stateInDoubt, "releasing": stateInDoubt,
+	}
+	switch state, known := as[check.Payment.State]; {
+	case check.Decision == client.Block && state != stateExecuted && state != stateAlready:
 		e.state = stateRefused
-	case state == "waiting":
-		e.state = statePending
-	case state == "denied":
-		e.state = stateDenied
-	case state == "redeemed", state == "in_doubt", state == "releasing":
-		e.state = stateInDoubt
+	case known:
+		e.state = state
 	}
 	return e
 }

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -120,96 +119,4 @@ func (l *limited) Read(to []byte) (int, error) {
 		return 0, errors.New("the server's answer is too long")
 	}
 	return n, err
-}
-
-// queue is a writer to a child that does not wait for the child to read: texts are written in order, in the
-// background. Once a write has failed, or too many bytes are waiting, write fails.
-type queue struct {
-	out io.WriteCloser
-
-	mu      sync.Mutex
-	more    chan struct{} // has an element while texts may wait
-	waiting []queued
-	size    int
-	err     error
-}
-
-type queued struct {
-	text    []byte
-	sending *sending
-}
-
-const maxQueued = 32 << 20
-
-func newQueue(out io.WriteCloser) *queue {
-	q := &queue{out: out, more: make(chan struct{}, 1)}
-	go q.run()
-	return q
-}
-
-var errEnded = errors.New("the server has ended, or does not read what it is sent")
-
-func (q *queue) write(text []byte, watching *sending) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.err == nil && q.size > 0 && q.size+len(text) > maxQueued {
-		q.err = errEnded
-	}
-	if q.err != nil {
-		return q.err
-	}
-	q.waiting, q.size = append(q.waiting, queued{text, watching}), q.size+len(text)
-	q.wake()
-	return nil
-}
-
-// Write makes the queue a writer, for messages that are not watched.
-func (q *queue) Write(text []byte) (int, error) { return len(text), q.write(bytes.Clone(text), nil) }
-
-// wake makes run look for texts, if it is not already about to.
-func (q *queue) wake() {
-	select {
-	case q.more <- struct{}{}:
-	default:
-	}
-}
-
-// Close ends the writer; a text that is being written breaks off.
-func (q *queue) Close() error {
-	q.mu.Lock()
-	if q.err == nil {
-		q.err = errEnded
-	}
-	q.wake()
-	q.mu.Unlock()
-	return q.out.Close()
-}
-
-func (q *queue) run() {
-	for range q.more {
-		for {
-			q.mu.Lock()
-			if q.err != nil {
-				q.mu.Unlock()
-				return
-			}
-			if len(q.waiting) == 0 {
-				q.mu.Unlock()
-				break
-			}
-			next := q.waiting[0]
-			q.waiting = q.waiting[1:]
-			q.mu.Unlock()
-			var err error
-			if next.sending.begin() {
-				_, err = q.out.Write(next.text)
-			}
-			q.mu.Lock()
-			q.size -= len(next.text)
-			if q.err == nil {
-				q.err = err
-			}
-			q.mu.Unlock()
-		}
-	}
 }
