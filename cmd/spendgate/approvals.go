@@ -80,11 +80,18 @@ func approvalsList(flags *flag.FlagSet) action {
 
 var approvalHeadings = []string{"APPROVAL ID", "STATUS", "AGENT", "ACTION", "AMOUNT", "COUNTERPARTY", "APPROVED", "EXPIRES"}
 
-// writeWaiting writes a table of approvals, and lines for the drafts behind them.
+// writeWaiting writes a table of approvals and grants, and lines for the drafts behind them.
 func writeWaiting(w io.Writer, all []client.Waiting) error {
 	return writeTable(w, approvalHeadings, all, func(item *client.Waiting) []string {
-		if item.Draft == nil {
+		switch {
+		case item.Approval != nil:
 			return approvalCells(item.Approval)
+		case item.Grant != nil:
+			g := item.Grant
+			return []string{
+				g.GrantID, "grant", g.CreatedBy.Principal, g.RuleID, addsText(g), perText(g.Per),
+				fmt.Sprintf("%d missing", g.Missing), g.Until.String(),
+			}
 		}
 		author := ""
 		if item.Draft.Author != nil {
@@ -247,8 +254,11 @@ func chosenApproval(ctx context.Context, p process, args []string) (*client.Clie
 		if err != nil {
 			return nil, nil, err
 		}
-		if item.Approval == nil || len(found) == offered { // drafts are last, and decided by their own commands
+		if len(found) == offered {
 			break
+		}
+		if item.Approval == nil { // drafts and grants are decided by their own commands
+			continue
 		}
 		found = append(found, item.Approval)
 	}

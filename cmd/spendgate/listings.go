@@ -1,15 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
@@ -64,15 +60,14 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		if currency != "" {
 			used = b.Used.Money(currency)
 		}
-		var per []string
-		for _, name := range slices.Sorted(maps.Keys(b.Per)) {
-			per = append(per, name+"="+fmt.Sprint(b.Per[name]))
-		}
 		if b.RollingMinutes > 0 {
 			window, resets = fmt.Sprintf("%d minutes", b.RollingMinutes), "rolling"
 		}
 		if b.Limit != nil {
 			limit = b.Limit.Money(currency)
+		}
+		if b.Granted != nil && !b.Granted.IsZero() {
+			limit += " + " + b.Granted.Money(currency)
 		}
 		if b.Remaining != nil {
 			left = b.Remaining.Money(currency)
@@ -80,11 +75,14 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 		if b.MaxCount != nil {
 			most = fmt.Sprint(*b.MaxCount)
 		}
+		if b.GrantedCount != nil && *b.GrantedCount > 0 {
+			most += fmt.Sprintf(" + %d", *b.GrantedCount)
+		}
 		if b.ResetsAt != nil {
 			resets = b.ResetsAt.String()
 		}
 		return []string{
-			b.PolicyID, b.RuleID, cmp.Or(strings.Join(per, " "), "all"), window, used, limit, left, fmt.Sprint(b.Count), most, resets,
+			b.PolicyID, b.RuleID, perText(b.Per), window, used, limit, left, fmt.Sprint(b.Count), most, resets,
 		}
 	})
 }

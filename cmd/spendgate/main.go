@@ -115,6 +115,7 @@ func root() command {
 			checksCommand(),
 			paymentsCommand(),
 			budgetsCommand(),
+			grantsCommand(),
 			eventsCommand(),
 			webhooksCommand(),
 			auditCommand(),

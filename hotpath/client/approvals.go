@@ -100,11 +100,13 @@ func (q ApprovalQuery) waitingFor(who, cursor string) request {
 	})
 }
 
-// Waiting is something that an approval with the client's key brings forward: an approval, or the draft of a policy (S93).
+// Waiting is something that an approval with the client's key brings forward: an approval, the draft of a policy (S93), or a
+// grant (S91). The member of its kind is not nil.
 type Waiting struct {
-	Kind     string             `json:"kind"` // wire.KindApproval or wire.KindDraft
-	Approval *Approval          `json:"-"`    // nil of a draft
-	Draft    *wire.WaitingDraft `json:"-"`    // nil of an approval
+	Kind     string             `json:"kind"` // wire.KindApproval, wire.KindDraft or wire.KindGrant
+	Approval *Approval          `json:"-"`
+	Draft    *wire.WaitingDraft `json:"-"`
+	Grant    *Grant             `json:"-"`
 
 	Raw
 }
@@ -121,6 +123,12 @@ func (w *Waiting) accept(from reply) error {
 	case wire.KindDraft:
 		w.Draft = new(wire.WaitingDraft)
 		return decode(from.body, w.Draft)
+	case wire.KindGrant:
+		w.Grant = new(Grant)
+		if err := decode(from.body, w.Grant); err != nil {
+			return err
+		}
+		return w.Grant.accept(from)
 	}
 	return misunderstood("it waits for nobody")
 }

@@ -330,12 +330,12 @@ def approvals(
 
 def waiting(
     settings: Settings, *, policy_id: str | None = None, agent_id: str | None = None, limit: int | None = None
-) -> Query[t.Approval | t.WaitingDraft]:
-    """What an approval with this key brings forward: approvals, soonest to expire first, then drafts of policies."""
+) -> Query[t.Approval | t.WaitingDraft | t.Grant]:
+    """What an approval with this key brings forward: approvals and grants, soonest to expire first, then drafts of policies."""
     given = {"waiting_for": "me", "policy_id": policy_id, "agent_id": agent_id, "limit": limit}
 
-    def item(element: Any) -> t.Approval | t.WaitingDraft:
-        return read(t.WaitingDraft, element) if element["kind"] == "draft" else read(t.Approval, element)
+    def item(element: Any) -> t.Approval | t.WaitingDraft | t.Grant:
+        return read({"draft": t.WaitingDraft, "grant": t.Grant}.get(element["kind"], t.Approval), element)
 
     return Query(lambda cursor: get("/v1/approvals", {**given, "cursor": cursor}), item)
 

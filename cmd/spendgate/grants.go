@@ -1,0 +1,150 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"spendgate/audit/spend"
+	"spendgate/hotpath/client"
+)
+
+const grantsNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, else with the session of spendgate login."
+
+func grantsCommand() command {
+	return command{
+		name: "grants", summary: "raise the limit of a budget for a time", details: grantsNeed,
+		sub: []command{
+			{
+				name: "create", summary: "raise the limit of one counter until a time", setup: grantsCreate,
+				details: grantsNeed + "\nThe key needs budgets:grant. Where the policy has changes, as many people as these ask must approve it.",
+			},
+			{name: "list", summary: "list grants, newest first", setup: grantsList, details: grantsNeed},
+			{
+				name: "approve", args: "GRANT_ID", summary: "approve a grant that waits for people",
+				setup: grantsDecide((*client.Client).ApproveGrant), details: grantsNeed,
+			},
+			{
+				name: "revoke", args: "GRANT_ID", summary: "end a grant; what passed stays",
+				setup: grantsDecide((*client.Client).RevokeGrant), details: grantsNeed,
+			},
+		},
+	}
+}
+
+func grantsCreate(flags *flag.FlagSet) action {
+	asked := client.NewGrant{IdempotencyKey: rand.Text(), Per: make(map[string]any)}
+	flags.StringVar(&asked.PolicyID, "policy", "", "the policy `ID`")
+	flags.StringVar(&asked.RuleID, "rule", "", "the rule `ID` of the budget")
+	flags.Func("per", "for whom, as `NAME=VALUE`, once for each name in the budget's per: agent_id=bot-1", func(text string) error {
+		name, value, ok := strings.Cut(text, "=")
+		if asked.Per[name] = value; !ok {
+			return usageError{text: "must be NAME=VALUE"}
+		}
+		return nil
+	})
+	flags.Func("add-amount", "how much more, in the budget's currency, as `NUMBER`", func(text string) error {
+		amount, err := spend.ParseAmount(text)
+		asked.AddAmount = &amount
+		return err
+	})
+	flags.Int64Var(&asked.AddCount, "add-count", 0, "how many more actions, as `NUMBER`")
+	flags.StringVar(&asked.Note, "note", "", "why, as `TEXT`")
+	var until timeFlag
+	flags.Var(&until, "until", "when it ends, as `TIME`")
+	asJSON := flags.Bool("json", false, "print the answer as JSON")
+	return func(ctx context.Context, p process, _ []string) error {
+		asked.Until = until.at
+		named := asked.PolicyID != "" && asked.RuleID != "" && asked.Note != "" && !asked.Until.IsZero()
+		if !named || (asked.AddAmount == nil) == (asked.AddCount == 0) {
+			return usageError{text: "needs --policy, --rule, --until, --note, and one of --add-amount and --add-count"}
+		}
+		api, err := keyAPI(p)
+		if err != nil {
+			return err
+		}
+		g, err := api.CreateGrant(ctx, asked)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(p.stdout, g.JSON())
+		}
+		return writeGrant(p, g)
+	}
+}
+
+func writeGrant(p process, g *client.Grant) error {
+	text := g.Status
+	if g.Missing > 0 {
+		text = fmt.Sprintf("pending: %d of %d people are missing", g.Missing, g.Required)
+	}
+	_, err := fmt.Fprintln(p.stdout, spend.Printable(g.GrantID), spend.Printable(text))
+	return err
+}
+
+func grantsDecide(decide func(*client.Client, context.Context, string, string) (*client.Grant, error)) func(*flag.FlagSet) action {
+	return func(flags *flag.FlagSet) action {
+		note := flags.String("note", "", "why, as `TEXT`")
+		return func(ctx context.Context, p process, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usageError{text: "needs one GRANT_ID"}
+			}
+			api, err := keyAPI(p)
+			if err != nil {
+				return err
+			}
+			g, err := decide(api, ctx, args[0], *note)
+			if err != nil {
+				return err
+			}
+			return writeGrant(p, g)
+		}
+	}
+}
+
+func grantsList(flags *flag.FlagSet) action {
+	var q client.GrantQuery
+	flags.StringVar(&q.PolicyID, "policy-id", "", "only of the policy `ID`")
+	flags.StringVar(&q.RuleID, "rule-id", "", "only of the rule `ID`")
+	flags.StringVar(&q.AgentID, "agent-id", "", "only for the agent `ID`")
+	flags.StringVar(&q.Status, "status", "", "only `STATUS`: pending, open, revoked or ended")
+	return list(flags, keyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Grant, error] {
+		return api.AllGrants(ctx, q)
+	}, writeGrants)
+}
+
+func writeGrants(w io.Writer, all []client.Grant) error {
+	headings := []string{"GRANT ID", "POLICY", "RULE", "OF", "ADDS", "STATUS", "UNTIL", "BY", "MISSING", "NOTE"}
+	return writeTable(w, headings, all, func(g *client.Grant) []string {
+		return []string{
+			g.GrantID, g.PolicyID, g.RuleID, perText(g.Per), addsText(g), g.Status, g.Until.String(), g.CreatedBy.Principal,
+			strconv.Itoa(g.Missing), g.Note,
+		}
+	})
+}
+
+// addsText says what a grant adds to a limit.
+func addsText(g *client.Grant) string {
+	if g.AddAmount != nil {
+		return g.AddAmount.Money(spend.Printable(g.Currency))
+	}
+	return fmt.Sprintf("%d actions", g.AddCount)
+}
+
+// perText says for whom a counter counts.
+func perText(per map[string]any) string {
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(per)) {
+		of = append(of, name+"="+fmt.Sprint(per[name]))
+	}
+	return cmp.Or(strings.Join(of, " "), "all")
+}

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+
+	"spendgate/hotpath/wire"
+)
+
+// NewGrant is a grant to be made, with one of AddAmount and AddCount. Under an IdempotencyKey it is made once.
+type NewGrant struct {
+	PolicyID       string         `json:"policy_id"`
+	RuleID         string         `json:"rule_id"`
+	Per            map[string]any `json:"per,omitempty"` // a value for each name in the budget's per
+	AddAmount      *Amount        `json:"add_amount,omitempty"`
+	AddCount       int64          `json:"add_count,omitzero"`
+	Until          time.Time      `json:"until"`
+	Note           string         `json:"note"`
+	IdempotencyKey string         `json:"idempotency_key,omitempty"`
+}
+
+// Grant raises the limit of one counter of a budget until a time (S91).
+type Grant struct {
+	wire.BudgetGrant
+	Per map[string]any `json:"per"` // the values that the counter is for
+
+	Raw
+}
+
+func (g *Grant) accept(from reply) error {
+	if g.GrantID == "" || g.Status == "" {
+		return misunderstood("it is no grant")
+	}
+	g.Body = from.body
+	return nil
+}
+
+// CreateGrant raises the limit of a counter. It is repeated only with an IdempotencyKey: without one, look with AllGrants after
+// an error other than an *Error with a 4xx status.
+func (c *Client) CreateGrant(ctx context.Context, g NewGrant) (*Grant, error) {
+	return fetch[Grant](ctx, c, request{
+		method: http.MethodPost, path: "/v1/grants", content: g, status: http.StatusCreated, again: http.StatusOK,
+		repeatable: g.IdempotencyKey != "",
+	})
+}
+
+func grantPath(id string) string { return "/v1/grants/" + url.PathEscape(id) }
+
+// Grant reads a grant.
+func (c *Client) Grant(ctx context.Context, grantID string) (*Grant, error) {
+	return fetch[Grant](ctx, c, get(grantPath(grantID), nil))
+}
+
+// ApproveGrant approves a grant that waits for people. Approving again is a replay.
+func (c *Client) ApproveGrant(ctx context.Context, grantID, note string) (*Grant, error) {
+	return fetch[Grant](ctx, c, decideGrant(grantID, "/approve", note))
+}
+
+// RevokeGrant ends a grant. What passed stays. Revoking again is a replay.
+func (c *Client) RevokeGrant(ctx context.Context, grantID, note string) (*Grant, error) {
+	return fetch[Grant](ctx, c, orAdmin(decideGrant(grantID, "/revoke", note)))
+}
+
+func decideGrant(id, verb, note string) request {
+	content := map[string]string{}
+	if note != "" {
+		content["note"] = note
+	}
+	return request{method: http.MethodPost, path: grantPath(id) + verb, content: content, repeatable: true}
+}
+
+// GrantQuery selects grants; all fields may be empty.
+type GrantQuery struct {
+	PolicyID, RuleID, AgentID string
+	Status                    string // pending, open, revoked or ended
+}
+
+// AllGrants reads grants page by page, newest first. An error is the last that it yields.
+func (c *Client) AllGrants(ctx context.Context, q GrantQuery) iter.Seq2[Grant, error] {
+	return pages[Grant](ctx, c, "", func(cursor string) request {
+		return get("/v1/grants", map[string]string{
+			"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "status": q.Status, "limit": "100", "cursor": cursor,
+		})
+	})
+}
