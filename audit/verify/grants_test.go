@@ -107,7 +107,8 @@ func TestForgedGrants(t *testing.T) {
 		tr.update(bob, audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: all}})
 	}
 	for _, g := range []spend.Grants{
-		{Role: spend.Approver, Principal: "ann"}, {Role: spend.Auditor, Principal: "bob"},
+		{Role: spend.Approver, Principal: "ann"},
+		{Role: spend.Auditor, Principal: "bob"},
 		{Role: spend.Approver, Principal: "bob", AgentIDs: []string{"a"}},
 		{Role: spend.Approver, Principal: "bob", ExpiresAt: time.Now().Add(-time.Minute)},
 	} {

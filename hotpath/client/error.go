@@ -58,9 +58,9 @@ const (
 	CodeFreezeNotFound = "freeze_not_found"
 	CodeFreezeOwn      = "freeze_own" // somebody who is told apart from the frozen principal must release it
 	CodeTooManyFreezes = "too_many_freezes"
-	// Of grants (S91).
+
 	CodeGrantNotFound   = "grant_not_found"
-	CodeGrantNotActive  = "grant_not_active"
+	CodeGrantNotActive  = "grant_not_active" // revoked, or over
 	CodeGrantNotPending = "grant_not_pending"
 	CodeGrantOwnCheck   = "grant_own_check" // the counter met a check of the caller: somebody else must grant
 	CodeTooManyGrants   = "too_many_grants"
