@@ -7,7 +7,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// GrantRecord is the record of grants (S91), by which it is derived again what they gave to a check. Each change of a grant is a stop, and
+// GrantRecord is the record of grants (S91), by which nodes judge and verifiers derive again what they gave to a check. Each change of a grant is a stop, and
 // so is each change of a key after which it may grant, or may grant no more: so the last stop by which a check was judged tells it.
 type GrantRecord struct {
 	Of map[spend.ID][]*BudgetGrant // by counter, in the order of creation
@@ -59,24 +59,26 @@ func (r *GrantRecord) Given(c *spend.Charge, stops int64, at time.Time) (all Giv
 
 // open reports whether a grant gave to checks of a time that were judged by a stop.
 func (r *GrantRecord) open(g *BudgetGrant, stops int64, at time.Time) bool {
-	if g.Revoked != nil && g.Revoked.Seq <= stops || !at.Before(g.Until) || !r.mayGrant(&g.By, stops, at) {
-		return false
-	}
-	granter := r.partyOf(&g.By, stops)
-	var people []Party
+	return (g.Revoked == nil || g.Revoked.Seq > stops) && at.Before(g.Until) && r.Counts(&g.By, stops, at) &&
+		len(r.Approvers(g, stops, at)) >= g.Required
+}
+
+// Approvers returns the people, others than the granter, whose approval of a grant counts: of each person the first.
+func (r *GrantRecord) Approvers(g *BudgetGrant, stops int64, at time.Time) (people []Party) {
+	granter := r.PartyOf(&g.By, stops)
 	for i := range g.Approvals {
 		by := &g.Approvals[i]
-		party := r.partyOf(by, stops)
-		if by.Seq <= stops && r.mayGrant(by, stops, at) && !party.Shares(granter) && !slices.ContainsFunc(people, party.Shares) {
+		party := r.PartyOf(by, stops)
+		if by.Seq <= stops && r.Counts(by, stops, at) && !party.Shares(granter) && !slices.ContainsFunc(people, party.Shares) {
 			people = append(people, party)
 		}
 	}
-	return len(people) >= g.Required
+	return people
 }
 
-// mayGrant reports whether what somebody granted, or approved, counts for a check that was judged by a stop: a key is active then, and
-// may grant at the check's timestamp, and what it was allowed was not stopped since. What was done in a session counts as it was.
-func (r *GrantRecord) mayGrant(by *Release, stops int64, at time.Time) bool {
+// Counts reports whether what somebody granted, or approved, counts for a check that was judged by a stop: a key is active then, and
+// may grant at the check's timestamp, and what it was allowed was not stopped since (S92). What was done in a session counts as it was.
+func (r *GrantRecord) Counts(by *Release, stops int64, at time.Time) bool {
 	k, known := r.Standing(by.By.KeyID, stops)
 	if !known {
 		_, err := spend.ParseID(by.By.KeyID, spend.PrefixSession)
@@ -87,8 +89,8 @@ func (r *GrantRecord) mayGrant(by *Release, stops int64, at time.Time) bool {
 		(g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt))
 }
 
-// partyOf returns who granted, or approved: behind a key, who it was at a stop.
-func (r *GrantRecord) partyOf(by *Release, stops int64) Party {
+// PartyOf returns who granted, or approved: behind a key, who it was at a stop.
+func (r *GrantRecord) PartyOf(by *Release, stops int64) Party {
 	if k, known := r.Standing(by.By.KeyID, stops); known {
 		return k.Party
 	}

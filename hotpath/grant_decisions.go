@@ -27,15 +27,15 @@ func (a *Authorizer) approvalOf(ctx context.Context, v *view, access Access, g *
 	if err := access.mayGrant(); err != nil {
 		return c, err
 	}
-	party := access.key.party()
+	party, record := access.key.party(), v.record()
 	now := a.now()
 	status, _ := v.statusOf(g, now)
 	switch {
 	case status == GrantRevoked, status == GrantEnded:
 		return c, ErrGrantNotActive
-	case party.Shares(v.partyOf(&g.By)), party.Shares(g.By.Party()):
+	case party.Shares(record.PartyOf(&g.By, asOfNow)), party.Shares(g.By.Party()):
 		return c, ErrGrantOwn
-	case slices.ContainsFunc(v.approvalsOf(g, now), party.Shares):
+	case slices.ContainsFunc(record.Approvers(g, asOfNow, now), party.Shares):
 		return c, nil
 	case status == GrantOpen:
 		return c, ErrGrantNotPending

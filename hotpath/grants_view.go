@@ -2,6 +2,7 @@ package hotpath
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -69,61 +70,44 @@ const (
 	GrantEnded   GrantStatus = "ended" // its time is over, or its granter may grant no more
 )
 
+// asOfNow stands for the last stop, which a view is judged by.
+const asOfNow = math.MaxInt64
+
+// record returns the view's grants as a record.
+func (v *view) record() *audit.GrantRecord {
+	return &audit.GrantRecord{Of: v.grants, Standing: func(keyID string, _ int64) (audit.KeyStanding, bool) {
+		k := v.named[keyID]
+		if k == nil {
+			return audit.KeyStanding{}, false
+		}
+		return audit.KeyStanding{Party: k.party(), Active: k.Active, Grants: k.Grants, Stopped: k.Stopped}, true
+	}}
+}
+
 // statusOf returns the state of a grant at a time, and how many people are missing.
 func (v *view) statusOf(g *audit.BudgetGrant, at time.Time) (status GrantStatus, missing int) {
+	record := v.record()
 	switch {
 	case g.Revoked != nil:
 		return GrantRevoked, 0
-	case !at.Before(g.Until) || !v.mayGrant(&g.By, at):
+	case !at.Before(g.Until) || !record.Counts(&g.By, asOfNow, at):
 		return GrantEnded, 0
 	}
-	if missing = max(0, g.Required-len(v.approvalsOf(g, at))); missing > 0 {
+	if missing = max(0, g.Required-len(record.Approvers(g, asOfNow, at))); missing > 0 {
 		return GrantPending, missing
 	}
 	return GrantOpen, 0
 }
 
-// mayGrant reports whether what somebody granted, or approved, still counts at a time: a key is in force, may grant, and was not
-// stopped since (S92). What was done in a session counts as it was.
-func (v *view) mayGrant(by *audit.Release, at time.Time) bool {
-	k := v.named[by.By.KeyID]
-	if k == nil {
-		_, err := spend.ParseID(by.By.KeyID, spend.PrefixSession)
-		return err == nil
-	}
-	return k.inForce(func() time.Time { return at }) == nil && k.Stopped <= by.Seq && (Access{k}).mayGrant() == nil
-}
-
-// approvalsOf returns the people, others than the granter, whose approval of a grant counts at a time: of each person the first.
-func (v *view) approvalsOf(g *audit.BudgetGrant, at time.Time) (people []audit.Party) {
-	granter := v.partyOf(&g.By)
-	for i := range g.Approvals {
-		by := &g.Approvals[i]
-		party := v.partyOf(by)
-		if v.mayGrant(by, at) && !party.Shares(granter) && !slices.ContainsFunc(people, party.Shares) {
-			people = append(people, party)
-		}
-	}
-	return people
-}
-
-// partyOf returns who is behind a grant or an approval: behind a key, who is now.
-func (v *view) partyOf(by *audit.Release) audit.Party {
-	if k := v.named[by.By.KeyID]; k != nil {
-		return k.party()
-	}
-	return by.Party()
-}
-
 // raise adds the grants that are open at a time to the limits of charges.
 func (v *view) raise(charges []spend.Charge, at time.Time) {
+	if v.grants == nil {
+		return
+	}
+	record := v.record()
 	for i := range charges {
-		c := &charges[i]
-		for _, g := range v.grants[c.Counter.ID] {
-			if status, _ := v.statusOf(g, at); status == GrantOpen && g.Covers(c) {
-				c.Grant(g.AddAmount, g.AddCount, g.Last)
-			}
-		}
+		given := record.Given(&charges[i], asOfNow, at)
+		charges[i].Grant(given.Used, given.Count, given.Raised)
 	}
 }
 

@@ -105,9 +105,7 @@ func (a *Authorizer) judgeByBudgets(
 		return found, nil
 	}
 	p.Lift(b.charges, c.lift)
-	if c.view.grants != nil {
-		c.view.raise(b.charges, check.ID.Time())
-	}
+	c.view.raise(b.charges, check.ID.Time())
 	if c.payment != nil && c.payment.replaces != nil {
 		for i := range b.charges {
 			b.charges[i].Free(c.payment.replaces.Charges)
