@@ -168,7 +168,11 @@ func (a *Authorizer) mayAnswer(ctx context.Context, started time.Time, access Ac
 		if started = a.now(); tries == maxProofs {
 			return fmt.Errorf("%w: it takes too long to read the generation", ErrUnavailable)
 		}
-		if err := a.prove(ctx); err != nil {
+		if a.prove(ctx) == nil {
+			continue
+		}
+		// Without Redis the store tells it. Who is refused what is recorded could not be given it again if Redis comes back empty (G7).
+		if err := a.catalog.reload(ctx); err != nil {
 			return err
 		}
 	}

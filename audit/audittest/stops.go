@@ -65,7 +65,7 @@ func keyStops(t *testing.T, s Subject) {
 	if again := change(audit.KeyChange{Active: new(true)}); again.Stopped != stopped.Stopped || !again.Active {
 		t.Errorf("active again: %+v", again)
 	}
-	f.Stops = stopped.Stopped
+	f.Stops = lastStop(t, s) // that the key is active again
 	later := by(newCheck(f), true)
 	mustCommit(t, s, later)
 	page, err := s.OpenAllows(ctx, other.ID, 10)

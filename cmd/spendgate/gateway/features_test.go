@@ -282,11 +282,13 @@ func testLists(ctx context.Context, t *testing.T, s *sdk.ClientSession) {
 func TestSharedSubscriptions(t *testing.T) {
 	const uri, subscribe, unsubscribe = "file:///a", "resources/subscribe", "resources/unsubscribe"
 	s, p := newPlain(t)
-	ending := func() {}
+	var ending atomic.Pointer[func()]
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if r.Body = io.NopCloser(strings.NewReader(string(text))); err == nil && strings.Contains(string(text), unsubscribe) {
-			ending()
+			if do := ending.Load(); do != nil {
+				(*do)()
+			}
 		}
 		s.ServeHTTP(w, r)
 	}))
@@ -313,15 +315,15 @@ func TestSharedSubscriptions(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	asked(subscribe, subscribe)
-	ending = func() {
+	ending.Store(new(func() {
 		begin(three)
 		asked(subscribe, subscribe, subscribe)
-	}
+	}))
 	if err := two.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}); err != nil {
 		t.Error(err)
 	}
 	asked(subscribe, subscribe, subscribe, unsubscribe, subscribe)
-	ending = func() {}
+	ending.Store(nil)
 	if err := three.Close(); err != nil {
 		t.Error(err)
 	}

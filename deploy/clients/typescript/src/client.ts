@@ -294,6 +294,31 @@ export class Spendgate {
     return this.#fetch({ ...call, method: "POST", path, content: { note }, repeatable: true }, freeze);
   }
 
+  /** createGrant raises the limit of one counter of a budget until a time. It is repeated only with an idempotency_key. */
+  createGrant(asked: T.NewGrant, call?: CallOptions): Promise<T.Grant> {
+    const repeatable = asked.idempotency_key !== undefined;
+    return this.#fetch({ ...call, method: "POST", path: "/v1/grants", content: asked, statuses: [200, 201], repeatable }, grant);
+  }
+
+  grant(grantId: string, call?: CallOptions): Promise<T.Grant> {
+    return this.#get(grantPath(grantId), {}, grant, call);
+  }
+
+  /** grants lists grants, newest first. */
+  grants(query: T.GrantQuery = {}): List<T.Grant> {
+    return this.#list("/v1/grants", query, "grant_id");
+  }
+
+  /** approveGrant approves a grant that waits for people. Approving again is a replay. */
+  approveGrant(grantId: string, note?: string, call?: CallOptions): Promise<T.Grant> {
+    return this.#fetch({ ...call, method: "POST", path: `${grantPath(grantId)}/approve`, content: { note }, repeatable: true }, grant);
+  }
+
+  /** revokeGrant ends a grant; what passed stays. Revoking again is a replay. */
+  revokeGrant(grantId: string, note?: string, call?: CallOptions): Promise<T.Grant> {
+    return this.#fetch({ ...call, method: "POST", path: `${grantPath(grantId)}/revoke`, content: { note }, repeatable: true }, grant);
+  }
+
   /** createBacktest starts a backtest, by other rules or another version. It is not repeated when it may have been stored. */
   createBacktest(asked: T.NewBacktest, call?: CallOptions): Promise<T.Backtest> {
     return this.#fetch({ ...call, method: "POST", path: "/v1/backtests", content: asked, statuses: [202] }, backtest);
@@ -406,6 +431,8 @@ function held(wait: number): number {
 const freeze = having<T.Freeze>("freeze_id", "status");
 
 const freezePath = (freezeId: string) => `/v1/freezes/${encodeURIComponent(freezeId)}`;
+const grant = having<T.Grant>("grant_id", "status");
+const grantPath = (grantId: string) => `/v1/grants/${encodeURIComponent(grantId)}`;
 const backtest = having<T.Backtest>("backtest_id", "status");
 
 const backtestPath = (backtestId: string) => `/v1/backtests/${encodeURIComponent(backtestId)}`;

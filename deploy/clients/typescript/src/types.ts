@@ -5,12 +5,12 @@ import type { ExactNumber } from "./json.js";
 // The structures of the API are generated from openapi.yaml. Here is what the package adds to them.
 
 export type {
-  ActionType, Approval, ApprovalItem, ApprovalStatus, BacktestProgress, BacktestState, BacktestStatus, Backtest, BacktestSummary, Budget, Changes, Freeze,
+  ActionType, Approval, ApprovalItem, ApprovalStatus, BacktestProgress, BacktestState, BacktestStatus, Backtest, BacktestSummary, Budget, Changes, Freeze, Grant,
   CheckRecord, Decision, DecisionCounts, Delivery, Draft, DraftApproval, DraftDecision, DraftReport, Event, EventPage, Flip, Health, Key, KeyChange,
   NewKey, NewWebhook, Outcome, OutcomeStatus, Payment, Policy, PolicyVersion, RecordedAction, RecordedRedemption, Report, ReportCell,
   ReportEffects, ReportPeak, Rule, Session, Stats, Timestamp, Verdict, Violation, WaitingDraft, Webhook,
   ListChecksQuery as CheckQuery, ListApprovalsQuery as ApprovalQuery, ListBudgetsQuery as BudgetQuery, ListViolationsQuery as ViolationQuery,
-  ListEventsQuery as EventQuery, ListBacktestsQuery as BacktestQuery, ListFreezesQuery as FreezeQuery, GetStatsQuery as StatsQuery,
+  ListEventsQuery as EventQuery, ListBacktestsQuery as BacktestQuery, ListFreezesQuery as FreezeQuery, ListGrantsQuery as GrantQuery, GetStatsQuery as StatsQuery,
 } from "./generated.js";
 
 /** Any JSON. ExactNumber is a number that a JavaScript number cannot represent exactly. */
@@ -36,6 +36,8 @@ export type NewDraft = Sent<D.DraftRequest>;
 /** A request for a backtest, of rules or of a version. */
 export type NewBacktest = Sent<D.BacktestRequest>;
 
+/** A request for a grant, with one of add_amount and add_count. */
+export type NewGrant = Sent<D.GrantRequest>;
 /** A request for a freeze. */
 export type NewFreeze = Sent<D.FreezeRequest>;
 export type KeyRequest = Sent<D.KeyRequest>;

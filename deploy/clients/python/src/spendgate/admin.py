@@ -7,8 +7,9 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from . import types as t
-from .api import Query, fetch, query, when
+from .api import Amount, Query, fetch, query, when
 from .send import Request, Settings, Steps, get, path, send
+from .wire import money
 
 
 def create_policy(
@@ -162,6 +163,54 @@ def freezes(
 def release_freeze(settings: Settings, freeze_id: str, note: str) -> Steps[t.Freeze]:
     """Releases a freeze, alone or as one of the people who are required. Releasing again is a replay."""
     return fetch(settings, Request("POST", path("freezes", freeze_id, "release"), {"note": note}), t.Freeze)
+
+
+def create_grant(
+    settings: Settings,
+    policy_id: str,
+    rule_id: str,
+    *,
+    until: str | datetime,
+    note: str,
+    per: Mapping[str, Any] | None = None,
+    add_amount: Amount | None = None,
+    add_count: int | None = None,
+    idempotency_key: str | None = None,
+) -> Steps[t.Grant]:
+    """Raises the limit of one counter of a budget until a time, by one of add_amount and add_count. It is repeated only with an
+    idempotency_key."""
+    content = _given(locals())
+    if add_amount is not None:
+        content["add_amount"] = money(add_amount)
+    return fetch(settings, Request("POST", "/v1/grants", content, status=201, again=200, repeatable=idempotency_key is not None), t.Grant)
+
+
+def grant(settings: Settings, grant_id: str) -> Steps[t.Grant]:
+    return fetch(settings, get(path("grants", grant_id)), t.Grant)
+
+
+def grants(
+    settings: Settings,
+    *,
+    policy_id: str | None = None,
+    rule_id: str | None = None,
+    agent_id: str | None = None,
+    status: t.GrantStatus | None = None,
+    limit: int | None = None,
+) -> Query[t.Grant]:
+    """The grants, newest first."""
+    given = {name: value for name, value in locals().items() if name != "settings"}
+    return query(t.Grant, "/v1/grants", **given)
+
+
+def approve_grant(settings: Settings, grant_id: str, note: str | None = None) -> Steps[t.Grant]:
+    """Approves a grant that waits for people. Approving again is a replay."""
+    return fetch(settings, Request("POST", path("grants", grant_id, "approve"), {} if note is None else {"note": note}), t.Grant)
+
+
+def revoke_grant(settings: Settings, grant_id: str, note: str | None = None) -> Steps[t.Grant]:
+    """Ends a grant; what passed stays. Revoking again is a replay."""
+    return fetch(settings, Request("POST", path("grants", grant_id, "revoke"), {} if note is None else {"note": note}), t.Grant)
 
 
 def create_backtest(
