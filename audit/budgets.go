@@ -241,7 +241,7 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 // AskedQuery selects the checks of a policy that one person asked for: with one of these keys, or as that principal or owner.
 type AskedQuery struct {
 	PolicyID         string
-	RefusedBy        string // by this rule; empty: whatever was decided
+	RefusedBy        []string // by one of these rules; nil: whatever was decided
 	KeyIDs           []string
 	Principal, Owner string
 	From, Before     spend.ID // inclusive, exclusive

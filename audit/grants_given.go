@@ -7,7 +7,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// GrantRecord is the record of grants (S91), by which nodes judge and verifiers derive again what they gave to a check. Each change of a grant is a stop, and
+// GrantRecord is the record of grants (S91), by which nodes judge and verifiers derive again what they gave to a check. Each change of
+// a grant is a stop, and
 // so is each change of a key after which it may grant, or may grant no more: so the last stop by which a check was judged tells it.
 type GrantRecord struct {
 	Of map[spend.ID][]*BudgetGrant // by counter, in the order of creation

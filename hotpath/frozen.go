@@ -218,6 +218,9 @@ func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, p *policy.Pr
 		}
 	}
 	if c.budgets != nil && check.Decision.Effect != spend.Block && !check.Decision.Exceeded() { // its grants may have ended
+		if c.approved != nil {
+			c.lift = c.approved.Check.Approval.Rules
+		}
 		return &check, a.judgeByRules(ctx, c, p, &check)
 	}
 	return &check, nil

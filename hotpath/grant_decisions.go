@@ -14,15 +14,23 @@ import (
 func (a *Authorizer) ApproveGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
 ) (shown GrantView, replayed bool, err error) {
-	return a.decideGrant(ctx, access, by, id, func(ctx context.Context, v *view, g *audit.BudgetGrant) (audit.GrantChange, error) {
-		c, err := a.approvalOf(ctx, v, access, g)
-		c.Note = note
-		return c, err
-	})
+	approve := func(ctx context.Context, v *view, access Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
+		c, err := a.approvalOf(v, access, g)
+		if c.Note = note; err != nil || c.Terms == nil {
+			return c, err
+		}
+		program, err := a.catalog.program(g.PolicyID)
+		if err != nil {
+			return c, err
+		}
+		return c, a.refuseOwnCheck(ctx, v, access, program, c.Terms, a.now())
+	}
+	return a.decideGrant(ctx, access, by, id, approve)
 }
 
-// approvalOf returns the caller's approval of a grant; without terms if the same person has approved it.
-func (a *Authorizer) approvalOf(ctx context.Context, v *view, access Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
+// approvalOf returns the caller's approval of a grant, before the checks of its counter are looked at; without terms if the same
+// person has approved it.
+func (a *Authorizer) approvalOf(v *view, access Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
 	c := audit.GrantChange{Kind: audit.GrantApproved, ID: g.ID}
 	if err := access.mayGrant(); err != nil {
 		return c, err
@@ -40,12 +48,8 @@ func (a *Authorizer) approvalOf(ctx context.Context, v *view, access Access, g *
 	case status == GrantOpen:
 		return c, ErrGrantNotPending
 	}
-	program, err := a.catalog.program(g.PolicyID)
-	if err != nil {
-		return c, err
-	}
 	c.Terms = &g.GrantTerms
-	return c, a.refuseOwnCheck(ctx, v, access, program, c.Terms, now)
+	return c, nil
 }
 
 // RevokeGrant ends a grant, and says replayed if it was revoked before. An admin, and whoever may grant, may. Errors:
@@ -53,33 +57,32 @@ func (a *Authorizer) approvalOf(ctx context.Context, v *view, access Access, g *
 func (a *Authorizer) RevokeGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
 ) (shown GrantView, replayed bool, err error) {
-	return a.decideGrant(ctx, access, by, id, func(_ context.Context, v *view, g *audit.BudgetGrant) (audit.GrantChange, error) {
+	return a.decideGrant(ctx, access, by, id, func(_ context.Context, _ *view, _ Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
 		c := audit.GrantChange{Kind: audit.GrantRevoked, ID: id, Note: note}
-		switch status, _ := v.statusOf(g, a.now()); status {
-		case GrantRevoked:
+		switch {
+		case g.Revoked != nil:
 			return c, nil
-		case GrantEnded:
+		case !a.now().Before(g.Until):
 			return c, ErrGrantNotActive
-		default:
-			c.Terms = &g.GrantTerms
-			return c, nil
 		}
+		c.Terms = &g.GrantTerms // also where its granter's key may not grant: it may again
+		return c, nil
 	})
 }
 
 // decideGrant records the change of a grant that judge returns, and says replayed if that has no terms.
 func (a *Authorizer) decideGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID,
-	judge func(context.Context, *view, *audit.BudgetGrant) (audit.GrantChange, error),
+	judge func(context.Context, *view, Access, *audit.BudgetGrant) (audit.GrantChange, error),
 ) (shown GrantView, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	err = a.changeGrant(stored, access, by, func(v *view) (audit.GrantChange, error) {
+	_, err = a.changeGrant(ctx, access, by, func(stored context.Context, v *view, access Access) (audit.GrantChange, error) {
 		g, err := a.readGrant(stored, access, id)
 		if err != nil {
 			return audit.GrantChange{}, err
 		}
-		c, err := judge(stored, v, g)
+		c, err := judge(stored, v, access, g)
 		replayed = err == nil && c.Terms == nil
 		return c, err
 	})
@@ -159,12 +162,12 @@ func (a *Authorizer) ListGrants(ctx context.Context, access Access, q GrantQuery
 		for i := range found {
 			g := &found[i]
 			shown := a.viewGrant(g)
-			seen, err := a.seesGrant(ctx, access, g)
-			if err != nil {
-				return page, err
+			matches := g.IsOf(q.PolicyID, q.AgentID) && (q.RuleID == "" || g.RuleID == q.RuleID) && (q.Status == "" || shown.Status == q.Status)
+			if matches {
+				if matches, err = a.seesGrant(ctx, access, g); err != nil {
+					return page, err
+				}
 			}
-			matches := seen && g.IsOf(q.PolicyID, q.AgentID) && (q.RuleID == "" || g.RuleID == q.RuleID) &&
-				(q.Status == "" || shown.Status == q.Status)
 			if page.More = matches && len(page.Grants) == q.Limit; page.More {
 				return page, nil
 			}

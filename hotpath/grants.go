@@ -72,24 +72,24 @@ func (a Access) mayGrant() error {
 func (a *Authorizer) Grant(
 	ctx context.Context, access Access, by audit.Actor, asked GrantAsked,
 ) (shown GrantView, replayed bool, err error) {
-	stored, cancel := context.WithTimeout(ctx, blindFor)
-	defer cancel()
 	if err := access.mayGrant(); err != nil {
 		return shown, false, err
 	}
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
 	id := spend.NewID(a.now())
 	if asked.IdempotencyKey != "" {
 		sum := sha256.Sum256([]byte("spendgate grant\n" + access.slot() + "\n" + asked.IdempotencyKey))
 		id = spend.ID(sum[:len(id)])
 		known, err := a.store.BudgetGrant(stored, id)
 		if err == nil {
-			return a.sameGrant(asked, known)
+			return a.sameGrant(ctx, asked, known)
 		}
 		if !errors.Is(err, audit.ErrNotFound) {
 			return shown, false, err
 		}
 	}
-	err = a.changeGrant(stored, access, by, func(v *view) (c audit.GrantChange, err error) {
+	replayed, err = a.changeGrant(ctx, access, by, func(stored context.Context, v *view, access Access) (c audit.GrantChange, err error) {
 		c = audit.GrantChange{Kind: audit.GrantCreated, ID: id}
 		c.Terms, err = a.newGrant(stored, v, access, &asked)
 		return c, err
@@ -100,6 +100,9 @@ func (a *Authorizer) Grant(
 	g, err := a.store.BudgetGrant(stored, id)
 	if err != nil {
 		return shown, false, err
+	}
+	if replayed {
+		return a.sameGrant(ctx, asked, g)
 	}
 	return a.viewGrant(g), false, nil
 }
@@ -181,53 +184,68 @@ func (asked *GrantAsked) terms(program *policy.Program, now time.Time) (*audit.G
 	return terms, faults.Err()
 }
 
-// changeGrant records a change of a grant that judge returns, by the newest configuration, and makes it known to all nodes.
-// A change without terms is not recorded.
+// changeGrant records a change of a grant that judge returns, by the newest configuration and by what the caller's key may do in it,
+// and makes it known to all nodes. A change without terms is not recorded. It is replayed if it creates a grant that is there.
 func (a *Authorizer) changeGrant(
-	ctx context.Context, access Access, by audit.Actor, judge func(*view) (audit.GrantChange, error),
-) error {
+	ctx context.Context, access Access, by audit.Actor, judge func(context.Context, *view, Access) (audit.GrantChange, error),
+) (replayed bool, err error) {
+	stored, cancel := context.WithTimeout(ctx, blindFor)
+	defer cancel()
 	by = access.actor(a, by)
 	if access.key != nil {
 		by.Owner = access.key.Grants.Owner
 	}
-	if err := a.prove(ctx); err != nil { // without Redis nothing is recorded
-		return err
+	if err := a.prove(stored); err != nil { // without Redis nothing is recorded
+		return false, err
 	}
 	for range maxReclaims {
 		v := a.catalog.view()
-		c, err := judge(v)
+		if k := v.named[access.keyID()]; k != nil { // it may have changed since it was admitted
+			if access = (Access{k}); k.inForce(a.now) != nil {
+				return false, k.inForce(a.now)
+			}
+		}
+		c, err := judge(stored, v, access)
 		if err != nil || c.Terms == nil {
-			return err
+			return false, err
 		}
 		c.Seen = v.stops
 		c.Name, _ = access.person()
-		_, err = a.store.RecordGrant(ctx, by, c)
+		replayed, err = a.store.RecordGrant(stored, by, c)
 		if errors.Is(err, audit.ErrStaleStops) {
-			if err := a.catalog.reload(ctx); err != nil {
-				return err
+			if err := a.catalog.reload(stored); err != nil {
+				return false, err
 			}
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%w: cannot record a grant: %w", ErrUnavailable, err)
+			return false, fmt.Errorf("%w: cannot record a grant: %w", ErrUnavailable, err)
+		}
+		if replayed {
+			return true, nil
 		}
 		a.log.Info(string(c.Kind), "grant_id", c.ID.Text(spend.PrefixGrant), "policy_id", c.Terms.PolicyID, "rule_id", c.Terms.RuleID, "", &by)
-		if err := a.guard.RaiseGeneration(ctx); err != nil {
-			return err
-		}
-		return a.catalog.reload(ctx)
+		return false, a.tellOfGrants(ctx)
 	}
-	return fmt.Errorf("%w: a grant was overtaken too often", ErrUnavailable)
+	return false, fmt.Errorf("%w: a grant was overtaken too often", ErrUnavailable)
 }
 
-// sameGrant answers a repeated request with the grant as it is now.
-func (a *Authorizer) sameGrant(asked GrantAsked, known *audit.BudgetGrant) (GrantView, bool, error) {
+// tellOfGrants has all nodes judge by the grants that are recorded.
+func (a *Authorizer) tellOfGrants(ctx context.Context) error {
+	if err := a.guard.RaiseGeneration(ctx); err != nil {
+		return err
+	}
+	return a.catalog.reload(ctx)
+}
+
+// sameGrant answers a repeated request with the grant as it is now. The first request may not have told the nodes yet.
+func (a *Authorizer) sameGrant(ctx context.Context, asked GrantAsked, known *audit.BudgetGrant) (GrantView, bool, error) {
 	if asked.hash() != known.Request {
 		var faults spend.Faults
 		faults.Add("idempotency_key", "was used for a different request, that of "+known.ID.Text(spend.PrefixGrant))
 		return GrantView{}, false, faults
 	}
-	return a.viewGrant(known), true, nil
+	return a.viewGrant(known), true, a.tellOfGrants(ctx)
 }
 
 // viewGrant shows a grant by the keys as they are now.
@@ -245,7 +263,7 @@ func (a *Authorizer) refuseOwnCheck(
 	names := namesOf(by)
 	keys := []string{by.KeyID}
 	for _, k := range v.keys {
-		if slices.ContainsFunc(k.people, func(name string) bool { return slices.Contains(names, name) }) {
+		if k.name != by.KeyID && slices.ContainsFunc(k.people, func(name string) bool { return slices.Contains(names, name) }) {
 			keys = append(keys, k.name)
 		}
 	}
@@ -259,8 +277,14 @@ func (a *Authorizer) refuseOwnCheck(
 	if err != nil {
 		return fmt.Errorf("%w: cannot read whose checks a budget counted: %w", ErrUnavailable, err)
 	}
-	if !slices.ContainsFunc(met, func(principal string) bool { return v.isOf(by, spend.FoldName(principal)) }) {
-		q.RefusedBy = terms.RuleID
+	counted := slices.ContainsFunc(met, func(principal string) bool { return v.isOf(by, spend.FoldName(principal)) })
+	switch {
+	case counted && q.From.IsZero(): // whose checks of a lifetime may be archived
+		return ErrGrantOwnCheck
+	case !counted && len(keys) == 1: // whoever has other keys may have had other names
+		for _, b := range program.Budgets() {
+			q.RefusedBy = append(q.RefusedBy, b.RuleID)
+		}
 	}
 	for {
 		page, err := a.store.AskedBy(ctx, q)
@@ -273,7 +297,7 @@ func (a *Authorizer) refuseOwnCheck(
 		}
 		for _, c := range checks {
 			charges := c.Charges
-			if c.Decision.Effect != spend.Allow && c.Decision.RuleID == terms.RuleID {
+			if c.Decision.Effect != spend.Allow && c.Decision.Exceeded() {
 				charges = chargesOf(program, c, c.ID.Time())
 			}
 			if slices.ContainsFunc(charges, func(charge spend.Charge) bool { return terms.Covers(&charge) }) {

@@ -313,7 +313,7 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	p.unheld = !absent && !held
 	p.Wait -= now.Sub(began)
 	p.waited = absent || !held || found.Status == audit.ApprovalPending || p.awaited == id || p.Wait < releasePoll
-	p.awaited = id
+	p.awaited, c.attempt.Known = id, true
 	c.done = false                          // another check may follow
 	c.soFar, c.request.Started = soFar, now // people's time is not the store's
 	c.deadline = now.Add(blindFor)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 )
 
@@ -17,7 +18,11 @@ const removedAtOnce = 200
 func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (failed error) {
 	err := a.store.UnchangedPayments(ctx, before, func(found []spend.Hash) error {
 		for some := range slices.Chunk(found, removedAtOnce) {
-			failed = errors.Join(failed, a.removeEnded(ctx, some, before))
+			err := a.removeEnded(ctx, some, before)
+			if errors.Is(err, audit.ErrUnavailable) { // or the locks are not to be had: commits would wait for each further one
+				return err
+			}
+			failed = errors.Join(failed, err)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

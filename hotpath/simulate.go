@@ -214,7 +214,11 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen *seen) ([
 			found := p.Evaluate(action, resolution, now)
 			if p.HasBudgets() && found.Effect != spend.Block {
 				charges := p.Charges(nil, action, resolution, r.Access.principal(), now)
-				view.raise(charges, now)
+				for j := range charges {
+					if _, readable := usages[charges[j].Counter]; readable {
+						view.raise(charges[j:j+1], now)
+					}
+				}
 				found = p.EvaluateBudgets(found, action, resolution, charges, usages)
 			}
 			check.Decision = explain(found, action, resolution)
@@ -245,11 +249,9 @@ func (a *Authorizer) countersOf(ctx context.Context, s *simulation, at time.Time
 	for i, action := range s.actions {
 		charges = s.program.Charges(charges, action, s.types[i], access.principal(), at)
 	}
-	usages := make(map[spend.Counter]spend.Usage, len(charges))
 	var counters []spend.Counter
 	for i := range charges {
-		if _, twice := usages[charges[i].Counter]; !twice {
-			usages[charges[i].Counter] = spend.Usage{}
+		if !slices.Contains(counters, charges[i].Counter) {
 			counters = append(counters, charges[i].Counter)
 		}
 	}
@@ -264,6 +266,7 @@ func (a *Authorizer) countersOf(ctx context.Context, s *simulation, at time.Time
 	if err != nil {
 		return nil, err
 	}
+	usages := make(map[spend.Counter]spend.Usage, len(counters))
 	for i, counter := range counters {
 		if readable == nil || slices.Contains(readable, counter.ID) {
 			usages[counter] = found[i]

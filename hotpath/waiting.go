@@ -69,8 +69,8 @@ func (a *Authorizer) WaitingFor(ctx context.Context, access Access, q WaitingQue
 	page.limit, page.Next = q.Limit, q.From
 	decides := access.key.scopes.Has(spend.ApprovalsDecide)
 	if q.From.PolicyID == "" {
-		grants, err := a.waitingGrants(ctx, access, q)
-		if err == nil && decides {
+		grants := a.waitingGrants(access, q)
+		if decides {
 			grants, err = a.waitingApprovals(ctx, access, q, &page, grants)
 		}
 		if err == nil && !page.More {
@@ -102,10 +102,11 @@ func (p *WaitingPage) lookBefore(place *audit.ApprovalPlace, grants []GrantView)
 	return grants
 }
 
-// waitingGrants returns the grants that the caller's approval would bring forward, soonest to end first.
-func (a *Authorizer) waitingGrants(ctx context.Context, access Access, q WaitingQuery) (waiting []GrantView, err error) {
-	if err := access.mayGrant(); err != nil || q.ApprovalFilter != (audit.ApprovalFilter{}) {
-		return nil, nil //nolint:nilerr // it waits for others
+// waitingGrants returns the grants that the caller's approval would bring forward, soonest to end first. Whether their counters
+// met checks of the caller is found when the caller approves.
+func (a *Authorizer) waitingGrants(access Access, q WaitingQuery) (waiting []GrantView) {
+	if access.mayGrant() != nil || q.ApprovalFilter != (audit.ApprovalFilter{}) {
+		return nil
 	}
 	v := a.catalog.view()
 	for _, of := range v.grants {
@@ -115,16 +116,13 @@ func (a *Authorizer) waitingGrants(ctx context.Context, access Access, q Waiting
 				q.From != (WaitingPlace{}) && placeOf(g).Compare(q.From.Approval) <= 0 {
 				continue
 			}
-			c, err := a.approvalOf(ctx, v, access, g)
-			if err == nil && c.Terms != nil {
+			if c, err := a.approvalOf(v, access, g); err == nil && c.Terms != nil {
 				waiting = append(waiting, shown)
-			} else if errors.Is(err, ErrUnavailable) {
-				return nil, err
 			}
 		}
 	}
 	slices.SortFunc(waiting, func(a, b GrantView) int { return placeOf(a.BudgetGrant).Compare(placeOf(b.BudgetGrant)) })
-	return waiting, nil
+	return waiting
 }
 
 // waitingApprovals adds the approvals to the page, and the grants that come before them, and returns the other grants.

@@ -36,6 +36,9 @@ func paymentsLeave(t *testing.T, s Subject) {
 	first := of(gone, newCheck(f))
 	mustCommit(t, s, first, of(moved, newCheck(f)))
 	mustReport(t, s, moves(own, moves(gone, redemption(f, first))))
+	mustAge(t, s)
+	mustRemove(t, s, 0, gone) // a check of it is redeemed, and nothing was reported
+	mustReport(t, s, moves(own, moves(gone, step(f, first, 2, spend.Executed))))
 	mustCommit(t, s, of(gone, newCheck(f)))
 	mustAge(t, s)
 	read := *moved

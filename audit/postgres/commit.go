@@ -129,16 +129,32 @@ const (
 
 // query returns the call's text, which is prepared with the first such commit of a connection.
 func (c call) query() string {
-	text, n := "record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)", 14
-	for i, step := range [...]string{
-		"change_payments(%s,$%d)", "redeem(%s,$1,$2,$%d)", "take_from_calendar(%s,$%d)", "record_extra(%s,$1,$2,$7,$%d)",
-	} {
-		if c>>i&1 == 1 {
-			n++
-			text = fmt.Sprintf(step, text, n)
-		}
+	const (
+		checks      = "record_checks($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
+		payments    = "change_payments(" + checks + ",$15)"
+		redemptions = "redeem(" + checks + ",$1,$2,$15)"
+		both        = "redeem(" + payments + ",$1,$2,$16)"
+	)
+	switch c {
+	case callPayments:
+		return "SELECT " + payments
+	case callRedemptions:
+		return "SELECT " + redemptions
+	case callPayments | callRedemptions:
+		return "SELECT " + both
+	case callCalendar:
+		return "SELECT take_from_calendar(" + checks + ",$15)"
+	case callPayments | callCalendar:
+		return "SELECT take_from_calendar(" + payments + ",$16)"
+	case callRedemptions | callCalendar:
+		return "SELECT take_from_calendar(" + redemptions + ",$16)"
+	case callPayments | callRedemptions | callCalendar:
+		return "SELECT take_from_calendar(" + both + ",$17)"
+	case callRest:
+		return "SELECT record_extra(" + checks + ",$1,$2,$7,$15)"
+	default:
+		return "SELECT " + checks
 	}
-	return "SELECT " + text
 }
 
 // name returns the name of the prepared statement; empty without one.

@@ -75,9 +75,10 @@ func TestNoAllocation(t *testing.T) {
 	link := audittest.Link(1, batch...)
 	var p parameters
 	var buf []byte
+	extra, budgets := &paymentExtra{horizonMS: 60_000}, new(budgetChanges)
 	encode := func() {
 		p.reset()
-		p.commit(callRest, batch[0].Fence, batch, &paymentExtra{horizonMS: 60_000}, new(budgetChanges), link)
+		p.commit(callRest, batch[0].Fence, batch, extra, budgets, link)
 		var err error
 		if buf, err = appendCommit(buf[:0], "", callRest, true, &p); err != nil {
 			t.Error(err)

@@ -38,7 +38,9 @@ func (s *Store) RemovePayments(ctx context.Context, ended []*spend.Payment, befo
 		var gone []*spend.Payment
 		for _, p := range ended {
 			hash := p.Hash()
-			result, err := tx.Exec("DELETE FROM payments WHERE payment_hash = ? AND version = ? AND changed_at < ?",
+			result, err := tx.Exec(`DELETE FROM payments AS p WHERE payment_hash = ? AND version = ? AND changed_at < ?
+				AND first_check NOT IN (SELECT check_id FROM redemptions_open)
+				AND NOT EXISTS (SELECT 1 FROM payment_checks AS c JOIN redemptions_open USING (check_id) WHERE c.payment_hash = p.payment_hash)`,
 				hash[:], p.Version, before.UnixMilli())
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -44,10 +45,16 @@ func grantsCreate(flags *flag.FlagSet) action {
 	asked := client.NewGrant{IdempotencyKey: rand.Text(), Per: make(map[string]any)}
 	flags.StringVar(&asked.PolicyID, "policy", "", "the policy `ID`")
 	flags.StringVar(&asked.RuleID, "rule", "", "the rule `ID` of the budget")
-	flags.Func("per", "for whom, as `NAME=VALUE`, once for each name in the budget's per: agent_id=bot-1", func(text string) error {
+	const per = "for whom, as `NAME=VALUE`, once for each name in the budget's per: agent_id=bot-1, metadata.tier=2,\n" +
+		"metadata.code=\"2\" for a text"
+	flags.Func("per", per, func(text string) error {
 		name, value, ok := strings.Cut(text, "=")
 		if asked.Per[name] = value; !ok {
 			return usageError{text: "must be NAME=VALUE"}
+		}
+		var typed any // of metadata, whose values have types
+		if strings.HasPrefix(name, "metadata.") && json.Unmarshal([]byte(value), &typed) == nil && typed != nil {
+			asked.Per[name] = json.RawMessage(value)
 		}
 		return nil
 	})

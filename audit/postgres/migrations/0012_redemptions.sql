@@ -155,6 +155,9 @@ BEGIN
     WITH deleted AS (
         DELETE FROM payments AS p USING jsonb_each_text(wanted -> 'removed') AS w (hash, version)
             WHERE p.payment_hash = decode(w.hash, 'hex') AND p.version = w.version::bigint AND p.changed_at < before
+                -- Executed by a report on one check, another may still be redeemed without an outcome.
+                AND NOT EXISTS (SELECT FROM redemptions_open AS r WHERE r.check_id = p.first_check)
+                AND NOT EXISTS (SELECT FROM payment_checks AS c JOIN redemptions_open AS r USING (check_id) WHERE c.payment_hash = p.payment_hash)
             RETURNING p.payment_hash, p.version, p.first_check
     )
     SELECT array_agg(d.payment_hash), array_agg(d.first_check), jsonb_object_agg(encode(d.payment_hash, 'hex'), d.version)

@@ -44,12 +44,12 @@ func newChildConn(in io.ReadCloser, out io.WriteCloser) (*childConn, error) {
 
 // Write writes a message, after those before it. It does not wait longer than its context for a child that does not read.
 func (c *childConn) Write(ctx context.Context, m jsonrpc.Message) error {
+	watching, written := watched(ctx), make(chan error, 1) // before its turn: what is sent after it under the same key is another message
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	watching, written := watched(ctx), make(chan error, 1)
 	go func() {
 		defer func() { <-c.turn }()
 		if !watching.begin() {
