@@ -29,6 +29,7 @@ type faultyStore struct {
 
 	decide func(context.Context) error // of an approval; nil from it lets the call go on
 	looked func()                      // before payments are looked up
+	read   func()                      // after payments were read, before their checks are
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version is written
 
@@ -49,7 +50,11 @@ func (s *faultyStore) Payments(ctx context.Context, hashes []spend.Hash) (map[sp
 	if s.looked != nil {
 		s.looked()
 	}
-	return s.Store.Payments(ctx, hashes)
+	found, err := s.Store.Payments(ctx, hashes)
+	if s.read != nil {
+		s.read()
+	}
+	return found, err
 }
 
 // Unread is as of a node that did not record the check.

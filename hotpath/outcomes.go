@@ -287,6 +287,7 @@ type reporting struct {
 	refused    error          // by the store, the last time: commit.ErrReported, commit.ErrLate or commit.ErrPaymentMoved
 	redeemed   *spend.Outcome // the redemption of the check before the step; nil without one
 	own        ofPayment      // under which an executor redeems the check; zero for none
+	judged     *spend.Payment // by which the step was made; nil of a report
 	byNonce    bool           // the step is a redemption, or a take-over, by the nonce of a payment
 	handedOver bool           // the place is given back when the commit's outcome is known
 }

@@ -153,6 +153,9 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 		if err != nil {
 			return nil, err
 		}
+		if r.judged != nil && facts.Hash() == r.judged.Hash() && facts.Version != r.judged.Version {
+			return nil, errOvertaken // its nonce may have taken the check over: the course is younger than the payment was
+		}
 		if o.Number > 0 && !facts.Has(o.CheckID) {
 			continue // it was removed: what became of its checks changes no payment that began anew
 		}
@@ -248,7 +251,10 @@ func (a *Authorizer) takesOver(c *checking) bool {
 
 // stepAndShow records a step of the current check's course and shows the payment after it.
 func (a *Authorizer) stepAndShow(ctx context.Context, c *checking, o *spend.Outcome) (Answer, error) {
-	r := reporting{a: a, access: c.identity.access, deadline: c.deadline, byNonce: true, redeemed: c.payment.facts.Course.Redeemed}
+	r := reporting{
+		a: a, access: c.identity.access, deadline: c.deadline, byNonce: true, redeemed: c.payment.facts.Course.Redeemed,
+		judged: &c.payment.facts.Payment,
+	}
 	defer func() { c.handedOver = c.handedOver || r.handedOver }()
 	p := c.payment
 	if err := r.record(ctx, o); err != nil {
