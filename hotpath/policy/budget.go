@@ -209,7 +209,7 @@ func (p *Program) Uncovered(f Finding, a *spend.Action, r spend.Resolution) (Fin
 	whatever := false // of the type that the action might have
 	elsewhere := false
 	for _, b := range p.budgets {
-		if !b.limited || !b.counts(a) {
+		if !b.limited || b.rule.types == 0 || !b.counts(a) {
 			continue
 		}
 		whatever = whatever || b.rule.types == everyType

@@ -24,7 +24,8 @@ type plainRule struct {
 	onMissing    string
 	upTo         string   // amount_up_to
 	zone         string   // of allowed_hours
-	per          []string // of a budget
+	per          []string // of a budget, as is budget
+	budget       *plainBudget
 	when         *plainWhen
 }
 
@@ -35,7 +36,7 @@ func (r plainRule) json() string {
 		"vendor_allowlist": {"", "", "vendors"}, "blocked_payment_rails": {"", "", "rails"}, "discount_cap": {"max_percent", "", ""},
 		"geography_block": {"", "", "blocked_countries"}, "time_restriction": {"", "allowed_hours_utc", "allowed_days"},
 		"duplicate_guard": {"window_minutes", "", ""}, "escalate_if": {"amount_above", "", "action_types"},
-		"budget": {"max_count", "window", "action_types"},
+		"budget": {"", "window", "action_types"},
 	}[r.ruleType]
 	if r.zone != "" {
 		names[1] = "allowed_hours"
@@ -62,6 +63,9 @@ func (r plainRule) json() string {
 	}
 	if r.zone != "" {
 		members = append(members, `"time_zone":`+strconv.Quote(r.zone))
+	}
+	if r.budget != nil {
+		members = append(members, r.budget.members()...)
 	}
 	if r.per != nil {
 		members = append(members, `"per":["`+strings.Join(r.per, `","`)+`"]`)
@@ -156,8 +160,10 @@ func (r plainRule) judgesType(a *spend.Action, t spend.ActionType) bool {
 		return t == spend.Spend
 	case "max_amount":
 		return r.text == "" || strings.EqualFold(r.text, a.Currency)
-	case "escalate_if", "budget":
+	case "escalate_if":
 		return r.list == nil || slices.Contains(r.list, t.String())
+	case "budget":
+		return r.inCurrency(a) && (r.list == nil || slices.Contains(r.list, t.String()))
 	}
 	return true
 }
@@ -216,7 +222,7 @@ func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.Acti
 		}
 		return when(plainNumber(m.DiscountPercent.String()).Cmp(plainNumber(r.number)) > 0, "discount_cap_exceeded")
 	case "geography_block":
-		return r.listed(m.Country, "blocked_geography")
+		return r.listed(plainCountry(a), "blocked_geography")
 	case "time_restriction":
 		return when(!r.open(now), "time_restriction_violated")
 	case "escalate_if":
@@ -226,7 +232,7 @@ func (r plainRule) reason(before, all []plainRule, a *spend.Action, t spend.Acti
 		return when(named && within && (r.number == "" || amount.Cmp(plainNumber(r.number)) > 0), "escalation_threshold_exceeded")
 	case "block_if":
 		return "condition_met", false
-	case "budget": // the rest depends on what was counted
+	case "budget": // the rest depends on what was counted (plainBudgets)
 		return "", r.judgesType(a, t) && r.lacks(a)
 	}
 	return "", false // duplicate_guard

@@ -57,7 +57,7 @@ func (w *plainWhen) match(a *spend.Action, t spend.ActionType) (all, present boo
 	list(w.PaymentMethods, a.PaymentMethod, sameName)
 	list(w.Merchants, a.MerchantOrVendor, func(x, y string) bool { return norm.NFC.String(x) == norm.NFC.String(y) })
 	list(w.Categories, a.Metadata.Category, sameName)
-	list(w.Countries, a.Metadata.Country, strings.EqualFold)
+	list(w.Countries, plainCountry(a), strings.EqualFold)
 	if w.AmountAbove != "" {
 		test(plainNumber(a.Amount.String()).Cmp(plainNumber(w.AmountAbove.String())) > 0)
 	}
@@ -85,6 +85,18 @@ func (w *plainWhen) match(a *spend.Action, t spend.ActionType) (all, present boo
 		test(!given(path))
 	}
 	return all, present
+}
+
+// plainCountry returns the action's country by its code of ISO 3166 (S89).
+func plainCountry(a *spend.Action) string {
+	switch code := strings.ToUpper(a.Metadata.Country); code {
+	case "UK":
+		return "GB"
+	case "EL":
+		return "GR"
+	default:
+		return code
+	}
 }
 
 func sameName(x, y string) bool {
@@ -212,7 +224,7 @@ func (d drawer) when(guard bool) *plainWhen {
 		case 5:
 			w.Categories = unique(d.name(), d.name(), d.name())
 		case 6:
-			w.Countries = unique("KP", "us", "DE")
+			w.Countries = unique("KP", "us", "DE", "GB", "gr")
 		case 7:
 			w.AmountAbove = json.Number(d.of("0", "99.99", "100"))
 		case 8:

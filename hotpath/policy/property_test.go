@@ -21,7 +21,7 @@ var draws = flag.Int("draws", 400, "how many policies TestEvaluateAgainstPlain d
 // prints its seed; put it into seeds to see it again.
 func TestEvaluateAgainstPlain(t *testing.T) {
 	seeds := []uint64{1, 2, 3, uint64(time.Now().UnixNano())}
-	tally := make(map[spend.Reason]int)
+	tally, budgets := make(map[spend.Reason]int), budgetCases{}
 	for _, seed := range seeds {
 		draw := drawer{rand.New(rand.NewPCG(seed, 0))}
 		for range *draws {
@@ -31,6 +31,7 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 				texts = append(texts, r.json())
 			}
 			p := mustCompile(t, "["+strings.Join(texts, ",")+"]")
+			var former charged
 			for range 20 {
 				a, r, now := draw.action(t)
 				wantWindow, guardRule := plainWindow(rules, a, r.Type)
@@ -41,11 +42,24 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 				f := p.Evaluate(a, r, now)
 				d := p.Explain(f, a, r)
 				got := plainFinding{d.Effect, d.Reason, d.RuleID, d.Confidence}
-				if want := plainEvaluate(rules, a, r, now); got != want {
+				want := plainEvaluate(rules, a, r, now)
+				if got != want {
 					t.Fatalf("seed %d: got %+v, want %+v\nrules  %s\naction %+v as %+v at %v", seed, got, want, texts, a, r, now)
 				}
 				if problem := decisionProblem(f, d); problem != "" {
 					t.Fatalf("seed %d: %s: %+v", seed, problem, d)
+				}
+				tally[d.Reason]++
+				if !p.HasBudgets() {
+					continue
+				}
+				by := asked{a, r.Type, draw.of("till", "TILL", "bot")}
+				f, problem := draw.budgetDiffers(t, p, rules, by, r, f, want, &former, &budgets)
+				if d = p.Explain(f, a, r); problem == "" {
+					problem = decisionProblem(f, d)
+				}
+				if problem != "" {
+					t.Fatalf("seed %d: %s\nrules  %s\naction %+v as %+v", seed, problem, texts, a, r)
 				}
 				tally[d.Reason]++
 			}
@@ -56,11 +70,16 @@ func TestEvaluateAgainstPlain(t *testing.T) {
 		"", spend.ReasonMaxAmount, spend.ReasonCurrencyNotCovered, spend.ReasonRefundAge, spend.ReasonBlockedCategory,
 		spend.ReasonVendorNotOnAllowlist, spend.ReasonBlockedPaymentRail, spend.ReasonDiscountCap, spend.ReasonBlockedGeography,
 		spend.ReasonTimeRestriction, spend.ReasonEscalationThreshold, spend.ReasonRequiredContextMissed, spend.ReasonConditionMet,
+		spend.ReasonBudgetExceeded, spend.ReasonCountLimitExceeded,
 	} {
 		if tally[reason] < 100 {
 			t.Errorf("reason %q was drawn %d times only", reason, tally[reason])
 		}
 	}
+	if n := budgets; min(n.raised, n.reached, n.together, n.apart) < 100 {
+		t.Errorf("drawn of budgets: %+v", n)
+	}
+	t.Logf("%d actions judged; %+v", len(seeds)**draws*20, budgets)
 }
 
 // decisionProblem returns what is wrong with a decision, whatever the policy is.
@@ -127,6 +146,8 @@ func (d drawer) policy() []plainRule {
 		k := ruleTypes[d.IntN(len(ruleTypes))]
 		if only < len(ruleTypes) {
 			k = ruleTypes[only]
+		} else if d.IntN(6) == 0 {
+			k = *Type("budget")
 		}
 		r := plainRule{id: "r" + strconv.Itoa(i), ruleType: k.Name}
 		r.when = d.when(k.Name == duplicateGuard)
@@ -154,7 +175,7 @@ func (d drawer) parameters(r plainRule) plainRule {
 	case "discount_cap":
 		r.number = d.of("0", "20", "20.5", "1e2")
 	case "geography_block":
-		r.list = d.some("KP", "kp", "IR", "us")
+		r.list = d.some("KP", "kp", "IR", "us", "gb", "GR")
 	case "time_restriction":
 		r.list, r.text = d.maybe(d.some(dayNames[:]...)), d.of("", d.hours(), d.hours())
 		if r.list == nil && r.text == "" {
@@ -164,11 +185,7 @@ func (d drawer) parameters(r plainRule) plainRule {
 	case "duplicate_guard":
 		r.number = d.of("1", "5", "10", "10.0", "10080")
 	case "budget":
-		r.number, r.text, r.list = "0", d.of(unitNames[:]...), d.maybe([]string{d.of("refund", "spend")})
-		if r.per = d.maybe([]string{d.of("agent_id", "metadata.tier", "metadata.n", "payment_method", "merchant_or_vendor")}); r.per != nil &&
-			r.per[0] != "agent_id" {
-			r.onMissing = d.of("skip", "block", "escalate")
-		}
+		r = d.budget(r)
 	case "block_if":
 	case "escalate_if":
 		if r.number = d.amount(); plainNumber(r.number).Cmp(plainNumber("600")) < 0 {
@@ -192,7 +209,7 @@ func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time
 	metadata := []string{}
 	for key, values := range map[string][]string{
 		"days_since_purchase": {"0", "30", "31", "32"}, "discount_percent": {"0", "20", "20.5", "20.500000001", "150"},
-		"country": {`"kp"`, `"US"`, `"DE"`}, "category": {strconv.Quote(d.name())},
+		"country": {`"kp"`, `"US"`, `"DE"`, `"uk"`, `"GB"`, `"EL"`}, "category": {strconv.Quote(d.name())},
 		"tier": {`"gold"`, `"5"`, `5`, `5.0`, `50e-1`, `true`, `false`, `null`, `" "`, `{"a":5}`, `[5]`, `"caf\u00e9"`, `"café"`, `"silver"`},
 		"n":    {`5`, `-1`, `-0.6`, `4.999`, `1000`, `999.9`, `1e300`, `0`, `"5"`, `true`, `5.00001`},
 	} {
@@ -202,6 +219,7 @@ func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time
 	}
 	a := &spend.Action{
 		Amount: mustAmount(t, d.amount()), Currency: d.of("USD", "EUR", "GBP", "CHF"), Counterparty: d.of("acme", "Acme", "apex", "other"),
+		AgentID: d.of("agent-1", "caf\u00e9", "cafe\u0301"),
 	}
 	if d.IntN(3) > 0 {
 		a.PaymentMethod = d.name()
