@@ -159,7 +159,7 @@ type asked struct {
 func (r plainRule) together(x, y asked) bool {
 	nfc := norm.NFC.String
 	for _, path := range r.per {
-		same := false
+		var same bool
 		switch path {
 		case "agent_id":
 			same = nfc(x.action.AgentID) == nfc(y.action.AgentID)
