@@ -142,11 +142,10 @@ type ApprovalQuery struct {
 // ApprovalFilter selects approvals by the check that asked and by who decided. Zero fields do not filter.
 type ApprovalFilter struct {
 	Counterparty string
-	AmountFrom   *spend.Amount // inclusive, in whatever currency
-	AmountTo     *spend.Amount // inclusive
-	From         time.Time     // when it was asked: inclusive
-	Until        time.Time     // exclusive
-	DecidedBy    string        // the principal of somebody who approved or denied it
+	From         time.Time // when it was asked: inclusive
+	Until        time.Time // exclusive
+	DecidedBy    string    // the principal of somebody who approved or denied it
+	Amounts
 }
 
 // ApprovalPlace is the place of an approval among those that expire soonest.

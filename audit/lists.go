@@ -71,6 +71,16 @@ type ViolationPage struct {
 	Total      int64
 }
 
+// Amounts select by the amount of an action, in whatever currency; nil is no bound.
+type Amounts struct {
+	AmountFrom, AmountTo *spend.Amount // both inclusive
+}
+
+// Select reports whether an amount is within the bounds.
+func (a *Amounts) Select(amount spend.Amount) bool {
+	return (a.AmountFrom == nil || amount.Cmp(*a.AmountFrom) >= 0) && (a.AmountTo == nil || amount.Cmp(*a.AmountTo) <= 0)
+}
+
 // NoOutcome selects allowed checks about which nothing was reported.
 const NoOutcome spend.Status = "none"
 
@@ -80,6 +90,7 @@ type CheckQuery struct {
 	PolicyID       string
 	Counterparty   string
 	IdempotencyKey string
+	AskedBy        string           // the principal in the record of the check's key, else the key's ID
 	ActionType     spend.ActionType // as resolved
 	Reason         spend.Reason
 	ApprovalID     spend.ID   // with which the check was sent
@@ -94,6 +105,7 @@ type CheckQuery struct {
 	// It is more than Limit.
 	Examine int
 
+	Amounts
 	Bounds
 }
 

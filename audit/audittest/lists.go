@@ -2,6 +2,7 @@ package audittest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,6 +26,7 @@ func selects(q *audit.CheckQuery, c *spend.Check) bool {
 		(q.ActionType == spend.Unspecified || q.ActionType == c.ActionType) &&
 		(q.Reason == "" || q.Reason == c.Decision.Reason) &&
 		(q.ApprovalID.IsZero() || q.ApprovalID == c.Action.ApprovalID) &&
+		(q.AskedBy == "" || q.AskedBy == cmp.Or(c.Principal, c.KeyID)) && q.Select(c.Action.Amount) &&
 		(q.Effect == nil || *q.Effect == c.Decision.Effect) &&
 		(q.From.IsZero() || !at.Before(q.From)) && (q.Until.IsZero() || at.Before(q.Until)) &&
 		maySee(&q.Bounds, c)
@@ -50,6 +52,7 @@ func checkListing(t *testing.T, s Subject) {
 			c.Principal = fmt.Sprintf("principal-%d", i%5)
 		}
 		c.Action.Counterparty, c.ActionType = [...]string{"c", hostile}[i%2], spend.ActionTypes[i%4]
+		c.Action.Amount = amount([...]string{"9", "9.5", "10", "100.05", "0.5", "0"}[i%6])
 		if i%3 == 1 {
 			c.Action.IdempotencyKey = fmt.Sprintf("key %d", i)
 		}
@@ -98,6 +101,11 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 		{IdempotencyKey: "none"},
 		{ApprovalID: spend.ID{15: 1}},
 		{ApprovalID: spend.ID{15: 9}},
+		{AskedBy: "principal-2"},
+		{AskedBy: "key_3"},
+		{Amounts: audit.Amounts{AmountFrom: new(amount("9.5"))}},
+		{Amounts: audit.Amounts{AmountTo: new(amount("10"))}},
+		{Amounts: audit.Amounts{AmountFrom: new(amount("0.5")), AmountTo: new(amount("9.4"))}},
 		{Counterparty: "c", ActionType: spend.Refund, Reason: reason, Bounds: audit.Bounds{Principal: "principal-1"}},
 	}...)
 }

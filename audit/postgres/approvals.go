@@ -74,15 +74,20 @@ func (q *query) asking(f audit.ApprovalFilter) {
 	}
 	q.add(" AND (SELECT true")
 	q.is("c.counterparty", f.Counterparty)
-	if f.AmountFrom != nil {
-		q.add(" AND c.amount >= ").arg(f.AmountFrom.String())
-		q.add("::numeric")
-	}
-	if f.AmountTo != nil {
-		q.add(" AND c.amount <= ").arg(f.AmountTo.String())
-		q.add("::numeric")
-	}
+	q.amounts(f.Amounts)
 	q.add(" FROM checks AS c WHERE c.check_id = a.id)")
+}
+
+// amounts adds the bounds of amounts.
+func (q *query) amounts(a audit.Amounts) {
+	bound := func(sign string, of *spend.Amount) {
+		if of != nil {
+			q.add(" AND amount " + sign).arg(of.String())
+			q.add("::numeric")
+		}
+	}
+	bound(" >= ", a.AmountFrom)
+	bound(" <= ", a.AmountTo)
 }
 
 // approvals adds the checks that asked and the decisions to the approvals that a query selects.

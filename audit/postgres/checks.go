@@ -153,6 +153,8 @@ func (q *query) matching(by *audit.CheckQuery, limit int) {
 	q.is("policy_id", by.PolicyID)
 	q.is("counterparty", by.Counterparty)
 	q.is("idempotency_key", by.IdempotencyKey)
+	q.is("coalesce(principal, key_id)", by.AskedBy)
+	q.amounts(by.Amounts)
 	q.is("reason_code", string(by.Reason))
 	if t := by.ActionType; t != spend.Unspecified {
 		q.add(" AND action_type = '" + chain.TypeLetters[t:t+1] + "'")

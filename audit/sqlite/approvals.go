@@ -231,7 +231,7 @@ func selects(f audit.ApprovalFilter, a *audit.Approval) bool {
 	by := func(d audit.ApprovalDecision) bool { return d.Principal == f.DecidedBy }
 	action := &a.Check.Action
 	return (f.Counterparty == "" || action.Counterparty == f.Counterparty) && (f.DecidedBy == "" || slices.ContainsFunc(a.Decisions, by)) &&
-		(f.AmountFrom == nil || action.Amount.Cmp(*f.AmountFrom) >= 0) && (f.AmountTo == nil || action.Amount.Cmp(*f.AmountTo) <= 0)
+		f.Select(action.Amount)
 }
 
 // Decide implements audit.Approvals.

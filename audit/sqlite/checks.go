@@ -27,6 +27,8 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	w.is("policy_id", q.PolicyID)
 	w.is("counterparty", q.Counterparty)
 	w.is("idempotency_key", q.IdempotencyKey)
+	w.is("coalesce(principal, key_id)", q.AskedBy)
+	w.amounts(q.Amounts)
 	w.is("action_type", q.ActionType.String())
 	w.is("reason_code", string(q.Reason))
 	if !q.ApprovalID.IsZero() {

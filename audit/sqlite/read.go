@@ -213,6 +213,18 @@ func (w *where) in(column string, values []string) {
 	}
 }
 
+// amounts adds the bounds of amounts. These are shortest plain decimals, whose order is that of their digits before the point,
+// and then that of the texts.
+func (w *where) amounts(a audit.Amounts) {
+	bound := func(sign string, of *spend.Amount) {
+		if of != nil {
+			w.and("(instr(amount || '.', '.'), amount) "+sign+" (instr(? || '.', '.'), ?)", of.String(), of.String())
+		}
+	}
+	bound(">=", a.AmountFrom)
+	bound("<=", a.AmountTo)
+}
+
 // within adds the conditions of what the asking key may see.
 func (w *where) within(b audit.Bounds) {
 	w.in("policy_id", b.PolicyIDs)

@@ -33,7 +33,9 @@ type CheckQuery struct {
 	IdempotencyKey string // found at once
 	ApprovalID     string
 	PaymentKey     string // of the caller, or of Principal
-	Principal      string // needs PaymentKey
+	Principal      string // who asked
+	AmountFrom     string // inclusive, whatever the currency
+	AmountTo       string // inclusive
 
 	From   string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
 	To     string // a time or a date, as From; inclusive
@@ -63,7 +65,7 @@ func (q CheckQuery) request(cursor string) request {
 		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(), "outcome": q.Outcome,
 		"counterparty": q.Counterparty, "action_type": string(q.ActionType), "reason_code": q.ReasonCode,
 		"idempotency_key": q.IdempotencyKey, "approval_id": q.ApprovalID,
-		"payment_key": q.PaymentKey, "principal": q.Principal,
+		"payment_key": q.PaymentKey, "principal": q.Principal, "amount_from": q.AmountFrom, "amount_to": q.AmountTo,
 		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }

@@ -232,15 +232,21 @@ func queryAsked(values map[string]string, faults *spend.Faults) (f audit.Approva
 	f.Counterparty, f.DecidedBy = values["counterparty"], values["decided_by"]
 	spend.CheckLength(faults, "counterparty", f.Counterparty, spend.MaxIdentifier)
 	spend.CheckLength(faults, "decided_by", f.DecidedBy, spend.MaxPrincipal)
-	f.AmountFrom, f.AmountTo = queryAmount("amount_from", values, faults), queryAmount("amount_to", values, faults)
-	if f.AmountFrom != nil && f.AmountTo != nil && f.AmountFrom.Cmp(*f.AmountTo) > 0 {
-		faults.Add("amount_from", "must not be above amount_to")
-	}
+	f.Amounts = queryAmounts(values, faults)
 	var last time.Time
 	if f.From, last = queryRange(values, faults); !last.IsZero() {
 		f.Until = last.Add(time.Millisecond)
 	}
 	return f
+}
+
+// queryAmounts reads the bounds of amounts.
+func queryAmounts(values map[string]string, faults *spend.Faults) audit.Amounts {
+	a := audit.Amounts{AmountFrom: queryAmount("amount_from", values, faults), AmountTo: queryAmount("amount_to", values, faults)}
+	if a.AmountFrom != nil && a.AmountTo != nil && a.AmountFrom.Cmp(*a.AmountTo) > 0 {
+		faults.Add("amount_from", "must not be above amount_to")
+	}
+	return a
 }
 
 func queryAmount(name string, values map[string]string, faults *spend.Faults) *spend.Amount {

@@ -23,8 +23,8 @@ type checkQuery struct {
 	// listed are checks that the first page has although they are older than those it examined, so
 	// that the next pages leave them out.
 	listed []spend.ID
-	// paymentKey is in the namespace of the principal, or of the caller if that is empty.
-	paymentKey, principal string
+	// paymentKey is in the namespace of AskedBy, or of the caller if that is empty.
+	paymentKey string
 }
 
 // getChecks answers GET /v1/checks.
@@ -36,10 +36,10 @@ func (a *API) getChecks(x *exchange) error {
 	query.Bounds = x.access.Bounds()
 	switch {
 	case query.paymentKey == "":
-	case query.principal == "":
+	case query.AskedBy == "":
 		query.Payment = x.access.Payment(query.paymentKey)
 	default:
-		query.Payment = a.authorizer.PaymentIn(query.principal, query.paymentKey)
+		query.Payment, query.AskedBy = a.authorizer.PaymentIn(query.AskedBy, query.paymentKey), ""
 	}
 	ctx, cancel := x.readContext()
 	defer cancel()
@@ -124,7 +124,7 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 	var faults spend.Faults
 	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxExamined}}
 	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key",
-		"payment_key", "principal", "approval_id", "decision", "outcome", "from", "to", "before", "limit", "cursor")
+		"payment_key", "principal", "approval_id", "decision", "outcome", "amount_from", "amount_to", "from", "to", "before", "limit", "cursor")
 	q.queryAction(values, &faults)
 	if s, given := values["decision"]; given {
 		effect, ok := spend.ParseEffect(s)
@@ -150,7 +150,8 @@ func queryChecks(query []byte) (checkQuery, filterSum, error) {
 			q.Until = before
 		}
 	}
-	filters := checkFilters(&q.CheckQuery, q.paymentKey, q.principal)
+	q.Amounts = queryAmounts(values, &faults)
+	filters := checkFilters(&q.CheckQuery, q.paymentKey, values["amount_from"], values["amount_to"])
 	var position string
 	q.Limit, position = queryPage(values, filters, &faults)
 	if len(position)%len(q.Before) != 0 {
@@ -178,12 +179,8 @@ func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults)
 			faults.Add("payment_key", cmp.Or(fault, "must not be blank"))
 		}
 	}
-	if s, given := values["principal"]; given {
-		if q.principal = s; values["payment_key"] == "" {
-			faults.Add("principal", "is accepted beside payment_key")
-		}
-		spend.CheckLength(faults, "principal", s, spend.MaxPrincipal)
-	}
+	q.AskedBy = values["principal"]
+	spend.CheckLength(faults, "principal", q.AskedBy, spend.MaxPrincipal)
 	if s, given := values["approval_id"]; given {
 		var err error
 		if q.ApprovalID, err = spend.ParseID(s, spend.PrefixApproval); err != nil {

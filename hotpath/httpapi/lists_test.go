@@ -283,6 +283,8 @@ func TestListsHoldWhatIsInside(t *testing.T) {
 	f("/v1/checks", full, "bq", "aq", "bp", "ap")
 	f("/v1/checks", till, "aq", "bp")
 	f("/v1/checks?agent_id=a", till, "aq")
+	f("/v1/checks?principal=till&amount_from=0.5&amount_to=1", full, "aq", "bp")
+	f("/v1/checks?amount_from=1.5", full)
 	f("/v1/checks", key(`,"role":"agent"`))
 	f("/v1/checks", key(`,"role":"agent","principal":"till","policy_ids":["p"]`), "bp")
 	f("/v1/checks", key(`,"role":"auditor","policy_ids":["p"]`), "bp", "ap")

@@ -1263,8 +1263,12 @@ export interface components {
             idempotency_key?: string;
             /** @description The payment of the check, in the namespace of the caller or of principal. */
             payment_key?: string;
-            /** @description Whose payment_key it is; by default the caller's. */
+            /** @description The principal of the API key that asked. With payment_key: whose payment it is, by default the caller's. */
             principal?: string;
+            /** @description Inclusive, in whatever currency. */
+            amount_from?: string;
+            /** @description Inclusive. */
+            amount_to?: string;
             /** @description The approval that the check was sent with. */
             approval_id?: string;
             decision?: components["schemas"]["Decision"];

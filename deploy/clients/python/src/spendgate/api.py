@@ -283,6 +283,8 @@ def checks(
     approval_id: str | None = None,
     payment_key: str | None = None,
     principal: str | None = None,
+    amount_from: str | None = None,
+    amount_to: str | None = None,
     from_: When = None,
     to: When = None,
     before: When = None,
