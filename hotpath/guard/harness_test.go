@@ -74,7 +74,7 @@ func (c slowConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// newLoadable returns a guard that is in an epoch, and the server of its windows.
+// newLoadable returns a guard that is in an epoch whose windows are loaded, and the server of its windows, in virtual time.
 func newLoadable(t *testing.T) (*Guard, *redis.Client) {
 	t.Helper()
 	g := newGuard(t)
@@ -85,5 +85,6 @@ func newLoadable(t *testing.T) (*Guard, *redis.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // for the guard's own loading, which changes the marker
 	return g, server
 }
