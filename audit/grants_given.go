@@ -8,8 +8,8 @@ import (
 )
 
 // GrantRecord is the record of grants (S91), by which nodes judge and verifiers derive again what they gave to a check. Each change of
-// a grant is a stop, and
-// so is each change of a key after which it may grant, or may grant no more: so the last stop by which a check was judged tells it.
+// a grant is a stop, and so is each change of a key after which it may grant, or may grant no more: so the last stop by which a check
+// was judged tells it.
 type GrantRecord struct {
 	Of map[spend.ID][]*BudgetGrant // by counter, in the order of creation
 	// Standing returns what a key was by its last change up to a stop; false if it is no key.
@@ -78,16 +78,15 @@ func (r *GrantRecord) Approvers(g *BudgetGrant, stops int64, at time.Time) (peop
 }
 
 // Counts reports whether what somebody granted, or approved, counts for a check that was judged by a stop: a key is active then, and
-// may grant at the check's timestamp, and what it was allowed was not stopped since (S92). What was done in a session counts as it was.
+// may grant at the check's timestamp, and neither was what it was allowed stopped since nor could it once not grant. What was done in
+// a session counts as it was.
 func (r *GrantRecord) Counts(by *Release, stops int64, at time.Time) bool {
 	k, known := r.Standing(by.By.KeyID, stops)
 	if !known {
 		_, err := spend.ParseID(by.By.KeyID, spend.PrefixSession)
 		return err == nil
 	}
-	g := &k.Grants
-	return k.Active && k.Stopped <= by.Seq && g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil &&
-		(g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt))
+	return k.Active && k.Stopped <= by.Seq && mayGrant(&k.Grants, at)
 }
 
 // PartyOf returns who granted, or approved: behind a key, who it was at a stop.

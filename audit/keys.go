@@ -14,7 +14,8 @@ type Keys interface {
 	CreateKey(ctx context.Context, by Actor, k *Key) error
 	// UpdateKey changes the fields that are not nil and returns the record, or ErrNotFound. It raises
 	// the generation and records the change. A change that Stales waits for the commits in progress,
-	// and refuses all others that were judged before it. One that Deactivates reopens the approvals that the key approved.
+	// and refuses all others that were judged before it. One that Deactivates reopens the approvals that the key approved. One after
+	// which a key that granted may grant again stops what it granted before (S91).
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// CountStopped counts what a stop of a key stopped, of the checks since a time.
 	CountStopped(ctx context.Context, keyID string, stop int64, since time.Time) (Stopped, error)
@@ -41,6 +42,14 @@ type Key struct {
 	LastUsedAt   time.Time // as far as it was noted; zero when never
 	Grants       spend.Grants
 	Stopped      int64 // the last change that stopped what it had been allowed; 0: none (S87)
+}
+
+// MayGrant reports whether the key may raise budgets at a time (S91).
+func (k *Key) MayGrant(at time.Time) bool { return k.Active && mayGrant(&k.Grants, at) }
+
+func mayGrant(g *spend.Grants, at time.Time) bool {
+	return g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil &&
+		(g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt))
 }
 
 // Stopped counts the checks that a stop of a key stopped: all, and those of them that only a redemption carries out.

@@ -130,6 +130,10 @@ func TestGrantEnds(t *testing.T) {
 			if o := f.check(1, f.spending("g", "100", what, "within")); !o.allowed() {
 				t.Errorf("%s, within the limit: %s", what, o)
 			}
+			p.patch(0, change[1])
+			if o := f.check(1, f.spending("g", "50", what, "again")); o.allowed() {
+				t.Errorf("%s, after the granter may grant again: %s", what, o)
+			}
 		}
 		asked := f.grantAsked("g", "100", "soon")
 		asked.Until = time.Now().Add(1200 * time.Millisecond)

@@ -141,15 +141,28 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			return err
 		}
 		// If the key does not exist, the generation is rolled back.
+		before, err := scanKey(tx.QueryRow("SELECT "+keyColumns+" FROM keys WHERE id = ?", id[:]))
+		if err != nil {
+			return err
+		}
 		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
-			generation = ?5, stopped = CASE WHEN ?7 THEN ?5 ELSE stopped END WHERE id = ?6 RETURNING `+keyColumns,
-			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:], change.Stops))
+			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,
+			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
+		stops, at := change.Stops, time.Now()
+		if err == nil && !stops && k.MayGrant(at) && !before.MayGrant(at) {
+			stops, err = one(ctx, tx, "cannot read the grants of a key", scalar[bool],
+				"SELECT EXISTS (SELECT 1 FROM changes WHERE kind LIKE 'grant.%' AND key_id = ?)", id.Text(spend.PrefixKey))
+		}
+		if err == nil && stops {
+			k.Stopped = generation
+			_, err = tx.Exec("UPDATE keys SET stopped = ? WHERE id = ?", generation, id[:])
+		}
 		if err == nil && change.Stales() {
 			err = stopAt(tx, generation)
 		}
 		if err == nil {
-			err = record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, time.Now()))
+			err = record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, at))
 		}
 		if err != nil || !change.Deactivates() {
 			return err

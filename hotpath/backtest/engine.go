@@ -153,6 +153,11 @@ func (e *Engine) Feed(r *Record) error {
 // compare judges a check of the period by both sides.
 func (e *Engine) compare(r *Record, own *policy.Program) {
 	c := r.Check
+	if made, is := e.paid[c.PaymentHash()]; is && made.round == c.Payment.Round {
+		e.skip(c, PaymentAllowed)
+		e.followMade(r, own, made.check, made.charges)
+		return
+	}
 	asked, known := e.askedBy(r)
 	var reason string
 	switch {
@@ -171,11 +176,6 @@ func (e *Engine) compare(r *Record, own *policy.Program) {
 	if asked != nil && asked.allowed && !e.o.Recorded {
 		e.skip(c, ApprovalNotNeeded)
 		e.followMade(r, own, c.Action.ApprovalID, asked.charges)
-		return
-	}
-	if made, is := e.paid[c.PaymentHash()]; is && made.round == c.Payment.Round {
-		e.skip(c, PaymentAllowed)
-		e.followMade(r, own, made.check, made.charges)
 		return
 	}
 	if asked != nil && asked.ends != 0 && asked.ends <= c.Timestamp().UnixMilli() {

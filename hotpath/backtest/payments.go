@@ -34,7 +34,7 @@ func (e *Engine) followMade(r *Record, own *policy.Program, before spend.ID, cha
 		return
 	}
 	var took []spend.Charge
-	if own.HasBudgets() {
+	if own != nil && own.HasBudgets() {
 		took = e.take(recorded, e.charges(own, c))
 	}
 	e.expect(c, before, r.Reports, took, charges)

@@ -45,3 +45,26 @@ func TestAllowedBefore(t *testing.T) {
 		t.Errorf("%s\n%s", r.JSON(), strings.Join(flips, "\n"))
 	}
 }
+
+// TestAllowedBeforePeopleWereAsked: the check that used an approval belongs to the payment that the candidate allowed before anybody
+// was asked, and takes nothing from its budgets again (S84).
+func TestAllowedBeforePeopleWereAsked(t *testing.T) {
+	a := newAsked(t, `[{"rule_id":"day","rule_type":"budget","parameters":{"limit":150,"currency":"USD","window":"day"}}]`,
+		`[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":10}}]`,
+		`[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":10,"approval":{}}}]`)
+	pays := func(after time.Duration, amount string, version int, effect spend.Effect, rule string, uses spend.ID) *Record {
+		r := a.check(after, amount, version, effect, rule, uses)
+		if r.Check.Payment = new(spend.CheckPayment{Key: "order"}); effect == spend.Block {
+			r.Check.Decision.Reason, r.Check.Pass = spend.ReasonMaxAmount, spend.Pass{}
+		}
+		return r
+	}
+	pays(0, "80", 2, spend.Block, "cap", spend.ID{})
+	asks := pays(time.Second, "80", 3, spend.Escalate, "ask", spend.ID{}).approved(time.Second)
+	pays(3*time.Second, "80", 3, spend.Allow, "", asks.Check.ID)
+	a.check(4*time.Second, "70", 1, spend.Allow, "", spend.ID{}) // of no payment; has room
+	r, flips := a.replay(1, 0)
+	if r.Coverage.Compared != 2 || r.Flips.ToAllow != 1 || len(flips) != 1 {
+		t.Errorf("%s\n%s", r.JSON(), flips)
+	}
+}

@@ -317,7 +317,16 @@ AS $$ BEGIN
     PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
 END $$;
 
--- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped. What was
+-- Reports whether a key may raise budgets (S91).
+CREATE FUNCTION may_grant(k keys) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT k.active AND coalesce(k.grants ->> 'role' = 'approver' OR k.grants -> 'scopes' ? 'budgets:grant', false)
+        AND NOT k.grants ?| '{policy_ids,agent_ids}' AND coalesce((k.grants ->> 'expires_at')::timestamptz > clock_timestamp(), true)
+$$;
+
+-- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped; a key that granted,
+-- could not grant any more and may grant again has what it granted stopped. What was
 -- judged before the key was deactivated, or active again, or its grants changed, is refused: it may count on decisions of the key,
 -- or lack them, and a deactivation reopens the unused approvals that the key approved (S92). No commit is in progress meanwhile, and no other
 -- change. Returns no row when there is no such key.
@@ -327,6 +336,7 @@ AS $$
 DECLARE
     stales         boolean := new_active IS NOT NULL OR grants_patch IS NOT NULL;
     new_generation bigint;
+    before         keys;
     made           keys;
 BEGIN
     IF NOT EXISTS (SELECT FROM keys AS k WHERE k.id = changed) THEN -- keys are never deleted
@@ -339,12 +349,21 @@ BEGIN
     IF stales THEN
         UPDATE epoch SET stops = new_generation;
     END IF;
-    UPDATE keys AS k
-        SET name = coalesce(new_name, k.name), rpm = coalesce(new_rpm, k.rpm), active = coalesce(new_active, k.active), generation = new_generation,
-            stopped = CASE WHEN update_key.stops THEN new_generation ELSE k.stopped END,
-            grants = CASE WHEN grants_patch IS NULL THEN k.grants
-                ELSE nullif(jsonb_strip_nulls(coalesce(k.grants, '{}') || grants_patch), '{}') END
-        WHERE k.id = changed RETURNING k.* INTO made;
+    SELECT k.* INTO before FROM keys AS k WHERE k.id = changed;
+    made := before;
+    made.name := coalesce(new_name, before.name);
+    made.rpm := coalesce(new_rpm, before.rpm);
+    made.active := coalesce(new_active, before.active);
+    made.generation := new_generation;
+    IF grants_patch IS NOT NULL THEN
+        made.grants := nullif(jsonb_strip_nulls(coalesce(before.grants, '{}') || grants_patch), '{}');
+    END IF;
+    IF update_key.stops OR may_grant(made) AND NOT may_grant(before)
+        AND EXISTS (SELECT FROM changes AS c WHERE c.kind LIKE 'grant.%' AND c.key_id = name_key(changed)) THEN
+        made.stopped := new_generation;
+    END IF;
+    UPDATE keys AS k SET (name, rpm, active, generation, grants, stopped)
+        = (made.name, made.rpm, made.active, made.generation, made.grants, made.stopped) WHERE k.id = changed;
     PERFORM record_key('key.changed', made, who);
     IF new_active IS FALSE THEN
         -- From the decisions of the key to the approvals that are open: others do not slow it down, while no commit goes on.
