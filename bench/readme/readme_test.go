@@ -5,7 +5,9 @@ package readme_test
 
 import (
 	"cmp"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,11 +55,15 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 		t.Fatal("no examples found")
 	}
 	environ := n.environ("SPENDGATE_API_URL=http://" + n.api)
-	if slices.Contains([]string{runbook, budgets, approvals}, page) { // who is on call has a key
+	switch page { // who is on call has the program and a key, and the page names no file that only a node for development has
+	case budgets, approvals:
 		environ = append(environ, "SPENDGATE_API_KEY_FILE=.spendgate/sample.key")
-	}
-	if page == runbook && strings.Contains(readPage(t, page), "sample.key") {
-		t.Error("the page names a file that only a node for development has")
+	case runbook:
+		path := "PATH=" + filepath.Dir(n.binary) + string(filepath.ListSeparator) + os.Getenv("PATH")
+		environ = append(environ, path, "SPENDGATE_ADMIN_KEY_FILE=.spendgate/admin.key")
+		if strings.Contains(readPage(t, page), ".spendgate/") {
+			t.Error("the page names a file that only a node for development has")
+		}
 	}
 	s := openShell(t, n.dir, environ)
 	for _, e := range examples {
