@@ -10,11 +10,14 @@ import (
 	"spendgate/audit/spend"
 )
 
-// removedAtOnce bounds how many payments are removed together: commits wait meanwhile.
-const removedAtOnce = 200
+// removedAtOnce bounds how many payments are removed together: commits wait meanwhile. Between two removals they have removalPause.
+const (
+	removedAtOnce = 200
+	removalPause  = 100 * time.Millisecond
+)
 
 // RemovePayments removes the payments that ended before a time, at least spend.PaymentsKept ago (S84). Any node may call it at any
-// time. Those with which one cannot be judged wait for the next call.
+// time. Payments that cannot be judged stay, and are in its error.
 func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (failed error) {
 	err := a.store.UnchangedPayments(ctx, before, func(found []spend.Hash) error {
 		for some := range slices.Chunk(found, removedAtOnce) {
@@ -23,8 +26,10 @@ func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (fail
 				return err
 			}
 			failed = errors.Join(failed, err)
-			if ctx.Err() != nil {
+			select {
+			case <-ctx.Done():
 				return ctx.Err()
+			case <-time.After(removalPause):
 			}
 		}
 		return nil
@@ -32,11 +37,15 @@ func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (fail
 	return errors.Join(failed, err)
 }
 
-// removeEnded removes those of the payments that ended before a time. Whatever becomes of one after it was read changes its version.
+// removeEnded removes those of the payments that ended before a time, without those that cannot be judged. Whatever becomes of one
+// after it was read changes its version.
 func (a *Authorizer) removeEnded(ctx context.Context, some []spend.Hash, before time.Time) error {
 	facts, err := a.factsOfAll(ctx, some)
 	if err == nil {
 		err = a.noteApproved(ctx, facts)
+	}
+	if half := len(some) / 2; err != nil && half > 0 && !errors.Is(err, audit.ErrUnavailable) && ctx.Err() == nil {
+		return errors.Join(a.removeEnded(ctx, some[:half], before), a.removeEnded(ctx, some[half:], before))
 	}
 	if err != nil {
 		return err

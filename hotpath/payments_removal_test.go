@@ -1,6 +1,7 @@
 package hotpath_test
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"testing"
@@ -79,8 +80,17 @@ func TestRemovedPayments(t *testing.T) {
 	if _, err := db.Exec(t.Context(), "UPDATE payments SET changed_at = now() - interval '39 days'"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.nodes[0].RemovePayments(t.Context(), time.Now().Add(-spend.PaymentsKept-time.Hour)); err != nil {
+	// Beside it is one that cannot be judged: its check is not there.
+	lost := payment
+	lost.Key, lost.Current = "lost", spend.NewID(time.Now())
+	hash := lost.Hash()
+	if _, err := db.Exec(t.Context(), `INSERT INTO payments SELECT $1, version, seen, changed_at, first_check, namespace, $2, $3
+		FROM payments LIMIT 1`, hash[:], lost.Key, lost.Text()); err != nil {
 		t.Fatal(err)
+	}
+	err = f.nodes[0].RemovePayments(t.Context(), time.Now().Add(-spend.PaymentsKept-time.Hour))
+	if !errors.Is(err, hotpath.ErrUnavailable) {
+		t.Fatalf("with one that cannot be judged: %v", err)
 	}
 	left, err := f.store.Payments(t.Context(), []spend.Hash{payment.Hash(), waiting.Check.PaymentHash()})
 	if err != nil || len(left) != 1 || left[payment.Hash()] != nil {

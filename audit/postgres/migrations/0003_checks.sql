@@ -235,6 +235,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN
         EXECUTE format('CREATE TRIGGER closed BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION refuse_change()', part);
     END IF;
+    PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0); -- not beside remove_payments
     EXECUTE format('INSERT INTO kept_checks SELECT c.* FROM %I AS c WHERE c.check_id IN (
             SELECT n.check_id FROM payment_checks AS n WHERE n.check_id >= $1 AND n.check_id < $2 UNION SELECT p.first_check FROM payments AS p
             WHERE p.first_check >= $1 AND p.first_check < $2)

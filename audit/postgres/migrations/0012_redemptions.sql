@@ -151,6 +151,7 @@ BEGIN
     IF before > clock_timestamp() - interval '35 days' THEN
         RAISE EXCEPTION 'payments are kept for 35 days at least' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM pg_advisory_xact_lock('checks'::regclass::oid::integer, 0); -- not beside close_day, which keeps the checks of payments
     PERFORM pg_advisory_xact_lock('epoch'::regclass::oid::integer, 0);
     WITH deleted AS (
         DELETE FROM payments AS p USING jsonb_each_text(wanted -> 'removed') AS w (hash, version)
@@ -176,7 +177,7 @@ BEGIN
     RETURN cardinality(gone);
 END $$;
 
-ALTER FUNCTION remove_payments(jsonb, actor) SET lock_timeout = '500ms';
+ALTER FUNCTION remove_payments(jsonb, actor) SET lock_timeout = '50ms';
 
 -- Up to most allowed checks whose time is over and that nobody redeemed or reported, the oldest first, of up to
 -- examined. Forgets the others of these. More says that there may be more. Of two nodes each gets others.
