@@ -73,7 +73,7 @@ func (f *simulation) read(t *testing.T) *record {
 			e.outcome = byID[e.outcome.ID]
 			r.outcomes[e.outcome.CheckID] = append(r.outcomes[e.outcome.CheckID], e.outcome)
 		default:
-			e.change, changes = &changes[0], changes[1:]
+			changes = changes[1:]
 			if e.change.Kind != audit.PolicyCreated {
 				continue
 			}

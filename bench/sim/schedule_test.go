@@ -81,6 +81,8 @@ type simulation struct {
 	posted  map[string]int // versions answered 201
 	edits   map[string]int // of policies
 	flows   int
+	staff   []*member
+	given   []*given
 	reports []*reported
 	decided []*decided
 
@@ -179,6 +181,9 @@ func newSimulation(t *testing.T, all *files, seed uint64, nodes int) *simulation
 	if err := f.newPayer(); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
+	if err := f.newStaff(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
 	for id := range policies() {
 		f.post(0, id)
 	}
@@ -264,6 +269,9 @@ func (f *simulation) round() {
 	f.pending.Go(func() { f.redeemOne(gateways) })
 	f.pending.Go(func() { f.askPeople(people) })
 	f.pending.Go(func() { f.payOne(payers) })
+	granters, editors := f.source(), f.source()
+	f.pending.Go(func() { f.grantSome(granters) })
+	f.pending.Go(func() { f.changeStaff(editors) })
 	for range f.rand.IntN(3) {
 		f.inject(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
 	}
@@ -349,6 +357,7 @@ func (f *simulation) endFaults() {
 			f.retry(a)
 		}
 	}
+	f.restoreStaff()
 	f.askCalmly()
 }
 

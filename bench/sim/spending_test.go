@@ -22,12 +22,16 @@ func (f *simulation) otherRules(policyID string) string {
 	n := f.edits[policyID]
 	switch policyID {
 	case asking:
+		approval := `"required":2`
+		if n%5 == 4 {
+			approval = `"from":[{"group":"support"},{"any_of":["finance","legal"]}]`
+		}
 		return fmt.Sprintf(`,
-			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{"required":2,"use_within_minutes":1}}},
+			{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{%s,"use_within_minutes":1}}},
 			{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":%d}},
 			{"rule_id":"soft","rule_type":"budget","parameters":{"limit":%d,"currency":"USD",`+
 			`"window":"lifetime","on_exceed":"escalate","approval":{}}}`,
-			20+5*(n%3/2), 60-25*(n%4/3), 80+20*(n%2))
+			20+5*(n%3/2), approval, 60-25*(n%4/3), 80+20*(n%2))
 	case budgeted:
 	default:
 		return ""
@@ -167,31 +171,40 @@ func (t taken) addTo(u spend.Usage) spend.Usage {
 	return spend.Usage{Used: used, Count: u.Count + t.count}
 }
 
+// limits returns the limits with what grants add.
+func (b *budget) limits(granted spend.Usage) spend.Usage {
+	limit, _ := spend.ParseTotal(b.Parameters.Limit.String())
+	return spend.Usage{Used: limit.Plus(granted.Used), Count: b.Parameters.MaxCount + granted.Count}
+}
+
 // fits reports whether there is room for one more check.
-func (b *budget) fits(u spend.Usage, amount spend.Total) bool {
+func (b *budget) fits(u, granted spend.Usage, amount spend.Total) bool {
+	limits := b.limits(granted)
 	if b.Parameters.Limit != "" {
-		limit, err := spend.ParseTotal(b.Parameters.Limit.String())
-		return err == nil && u.Used.Plus(amount).Cmp(limit) <= 0
+		return u.Used.Plus(amount).Cmp(limits.Used) <= 0
 	}
-	return u.Count < b.Parameters.MaxCount
+	return u.Count < limits.Count
 }
 
 // told is what a message says about a usage.
-func (b *budget) told(u spend.Usage) string {
+func (b *budget) told(u, granted spend.Usage) string {
+	limits := b.limits(granted)
 	if b.Parameters.Limit != "" {
-		return fmt.Sprintf(": %s of %s.00 USD are used", u.Used.Money("USD"), b.Parameters.Limit)
+		return fmt.Sprintf(": %s of %s are used", u.Used.Money("USD"), limits.Used.Money("USD"))
 	}
-	return fmt.Sprintf(": %d of %d actions are used", u.Count, b.Parameters.MaxCount)
+	return fmt.Sprintf(": %d of %d actions are used", u.Count, limits.Count)
 }
 
 // judgeBudgets checks G12 from the rules and the rows, in the order of their commits: no allow
-// exceeds the limits of its version unless an approval lifted them; the message of an exceeded
+// exceeds the limits of its version, with the grants in force (S91), unless an approval lifted them; the message of an exceeded
 // budget was true at some moment between the check's beginning and its record; and the counters are
 // the sums of the rows, less what outcomes gave back.
 func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 	var all []taken
 	by := make(map[spend.ID][]taken) // what each check took
 	last := make(map[spend.ID]*spend.Outcome)
+	grants := f.record.book()
+	f.judgeGrants(fail, grants)
 	for place, e := range f.record.events {
 		if o := e.outcome; o != nil && o.Status.Known() {
 			all = append(all, changedBy(e, by, last)...)
@@ -212,11 +225,12 @@ func (f *simulation) judgeBudgets(fail func(string, ...any)) {
 			t := b.of(c)
 			t.at = e.at
 			exceeded := c.Decision.RuleID == b.RuleID
+			granted := grants.granted(t, c.ID.Time(), place)
 			switch u := t.usage(all[:before]); {
-			case c.Decision.Effect == spend.Allow && !b.fits(u, t.amount) && !lifted[b.RuleID] &&
-				!b.fits(t.usage(append(slices.Clip(all[:before]), changedWith(f.record.events[place:], by, last)...)), t.amount):
-				fail("G12: %s of %s was allowed beside %s of %d: %s", c.ID.Text("chk_"), t.amount, u.Used, u.Count, b.told(u))
-			case exceeded && !b.wasExceeded(t, c, all[:before]):
+			case c.Decision.Effect == spend.Allow && !b.fits(u, granted, t.amount) && !lifted[b.RuleID] &&
+				!b.fits(t.usage(append(slices.Clip(all[:before]), changedWith(f.record.events[place:], by, last)...)), granted, t.amount):
+				fail("G12: %s of %s was allowed beside %s of %d: %s", c.ID.Text("chk_"), t.amount, u.Used, u.Count, b.told(u, granted))
+			case exceeded && !b.wasExceeded(t, c, all[:before], grants.mayBeGranted(f.record.events, t, c.ID.Time(), place)):
 				fail("G12: %s was told what was true at no moment of its request: %s", c.ID.Text("chk_"), c.Decision.Message)
 			}
 			if c.Decision.Effect == spend.Allow {
@@ -274,10 +288,13 @@ func (f *simulation) judgeRules(fail func(string, ...any), c *spend.Check, rules
 }
 
 // wasExceeded reports whether at some moment from the check's beginning to its record there was no
-// room, with the usage that its message names.
-func (b *budget) wasExceeded(t taken, c *spend.Check, all []taken) bool {
+// room, with the usage and the limit that its message names.
+func (b *budget) wasExceeded(t taken, c *spend.Check, all []taken, granted []spend.Usage) bool {
 	for n := len(all); n >= 0; n-- {
-		if u := t.usage(all[:n]); !b.fits(u, t.amount) && strings.Contains(c.Decision.Message, b.told(u)) {
+		u := t.usage(all[:n])
+		if slices.ContainsFunc(granted, func(g spend.Usage) bool {
+			return !b.fits(u, g, t.amount) && strings.Contains(c.Decision.Message, b.told(u, g))
+		}) {
 			return true
 		}
 		if n > 0 && all[n-1].at.Before(c.ID.Time()) {

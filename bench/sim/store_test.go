@@ -28,7 +28,8 @@ type store struct {
 	open  map[*transaction]bool
 	stops map[*stop]bool
 
-	events []event // each names its row, a change by its place among the changes
+	events []event // each names its row
+	noted  int64   // the last change among them
 }
 
 // transaction is a commit in progress.
@@ -119,6 +120,7 @@ func (s *store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 		if err := s.Store.Commit(context.WithoutCancel(ctx), checks, outcomes, link); err != nil {
 			return err
 		}
+		s.noteChanges()
 		for _, c := range checks {
 			s.note(event{check: &spend.Check{ID: c.ID}})
 		}
@@ -141,29 +143,38 @@ func (s *store) write(do func() error) error {
 	return do()
 }
 
-// change notes a change of the configuration, or a decision.
-func (s *store) change(do func() (recorded bool, err error)) error {
+// noteChanges notes what was recorded of the configuration, and of decisions.
+func (s *store) noteChanges() {
+	changes, err := s.Changes(context.Background(), audit.ChangeQuery{After: s.noted, Limit: 100})
+	if err != nil {
+		panic("BUG: cannot read the changes: " + err.Error())
+	}
+	for i := range changes {
+		s.note(event{change: &changes[i]})
+		s.noted = changes[i].Seq
+	}
+}
+
+// change does what may record changes.
+func (s *store) change(do func() error) error {
 	return s.write(func() error {
-		recorded, err := do()
-		if recorded && err == nil {
-			s.note(event{change: new(audit.Change)})
-		}
-		return err
+		defer s.noteChanges()
+		return do()
 	})
 }
 
 func (s *store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
-	return s.change(func() (bool, error) { return true, s.Store.CreatePolicy(ctx, by, p, b, now) })
+	return s.change(func() error { return s.Store.CreatePolicy(ctx, by, p, b, now) })
 }
 
 func (s *store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
-	return s.change(func() (bool, error) { return true, s.Store.CreateKey(ctx, by, k) })
+	return s.change(func() error { return s.Store.CreateKey(ctx, by, k) })
 }
 
 func (s *store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
-	err = s.change(func() (recorded bool, err error) {
+	err = s.change(func() (err error) {
 		result, err = s.Store.Decide(ctx, d)
-		return result == audit.DecisionRecorded, err
+		return err
 	})
 	return result, err
 }
