@@ -40,8 +40,7 @@ func TestEventTypes(t *testing.T) {
 	}
 	for document, rows := range map[string]func(EventType) string{
 		"../hotpath/httpapi/openapi.yaml":           func(of EventType) string { return " " + string(of) + `: "#/components/` },
-		"../docs/audit/format.md":                   func(of EventType) string { return "`" + string(of.Letter()) + "`" },
-		"../docs/internals/events.md":               func(of EventType) string { return "`" + string(of) + "`" },
+		"../docs/audit/format.md":                   func(of EventType) string { return "`" + string(of.Letter()) + "` " + string(of) },
 		"../hotpath/console/assets/pages/events.js": func(of EventType) string { return `"` + string(of) + `"` },
 	} {
 		text, err := os.ReadFile(document)
