@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 const (
@@ -30,11 +32,7 @@ func driver(url string) error {
 
 func mustLoad(t *testing.T, mode Mode, environ ...string) Config {
 	t.Helper()
-	c, err := Load(environ, mode, driver)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(Load(environ, mode, driver))(t)
 }
 
 // faults returns the lines of the error that Load must return.
@@ -50,9 +48,7 @@ func faults(t *testing.T, mode Mode, environ ...string) []string {
 func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "value")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -334,10 +330,7 @@ func TestFaultsHideSecrets(t *testing.T) {
 func TestConfigPrintsWithoutSecrets(t *testing.T) {
 	c := mustLoad(t, Serve, "SPENDGATE_DATABASE_URL=postgres://u:hunter2@db/x", "SPENDGATE_ADMIN_KEY=hunter2hunter2hunter2",
 		"SPENDGATE_REDIS_URL=redis://:hunter2@h?master=m&sentinel_password=hunter2")
-	encoded, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(c))(t)
 	var logged strings.Builder
 	slog.New(slog.NewTextHandler(&logged, nil)).Info("start", "config", c, "url", c.DatabaseURL)
 	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v %#v %s", c, c, c.DatabaseURL), string(encoded), logged.String()} {

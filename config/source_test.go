@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // A setting that no test here gives is one whose reading nobody has seen.
@@ -34,19 +36,13 @@ func TestSettingsAreUsed(t *testing.T) {
 // textOf returns the text of a package: its tests, or all but its tests.
 func textOf(t *testing.T, dir string, tests bool) string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	var all strings.Builder
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") != tests {
 			continue
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		all.Write(text)
 	}
 	return all.String()

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // definitions are the pages that define what others cite by number.
@@ -179,16 +181,10 @@ func findTest(t *testing.T, dirs map[string][]string, name, subtests string) err
 // testsOf returns the test files of a folder, joined.
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join("..", dir, "*_test.go")))(t)
 	var joined strings.Builder
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file))(t)
 		joined.Write(content)
 	}
 	return joined.String()
@@ -197,9 +193,6 @@ func testsOf(t *testing.T, dir string) string {
 // readFile returns a file of the module by its path from the root.
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join("..", path)))(t)
 	return string(content)
 }

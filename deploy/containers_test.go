@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // The secrets of compose.yaml and its two services that prepare the database lead
@@ -43,10 +44,7 @@ func TestContainersDatabase(t *testing.T) {
 		}
 	}
 	run(nil, "./secrets.sh", secrets)
-	admin, err := pgx.ParseConfig(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(pgx.ParseConfig(server.URL))(t)
 	password := filepath.Join(secrets, "postgres-password")
 	if err = os.Chmod(password, 0o600); err == nil {
 		err = os.WriteFile(password, []byte(admin.Password+"\n"), 0o600)
@@ -60,21 +58,12 @@ func TestContainersDatabase(t *testing.T) {
 			"sh", "postgres/setup.sh")
 	}
 	url := func(name string) string {
-		content, err := os.ReadFile(filepath.Join(secrets, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(filepath.Join(secrets, name)))(t)
 		return strings.Replace(strings.TrimSpace(string(content)), "@postgres:5432/spendgate?", "@"+admin.Host+":"+port+"/"+admin.Database+"?", 1)
 	}
-	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(fleet.Build(t.Context(), dir, fleet.BuildOptions{}))(t)
 	run([]string{"SPENDGATE_DATABASE_URL=" + url("owner-url")}, binary, "migrate", "--service", "spendgate")
-	service, err := pgx.Connect(t.Context(), url("database-url"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := must.Get(pgx.Connect(t.Context(), url("database-url")))(t)
 	defer service.Close(t.Context()) //nolint:errcheck // no query is in flight
 	if _, err := service.Exec(t.Context(), "SELECT count(*) FROM checks"); err != nil {
 		t.Error(err)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // ask returns the results of a query to the fleet's Prometheus: labels, and the
@@ -60,19 +61,10 @@ func (f *localFleet) askAPI(t *testing.T, path string, into any) {
 // fetch returns a page, or nil and a fault if its status is not 200.
 func fetch(t *testing.T, url string) []byte {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // only read
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(t)
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("%s answers %s: %s", url, response.Status, body)
 		return nil
@@ -197,10 +189,7 @@ func (f *localFleet) compareMetrics(t *testing.T) {
 // explainedMetrics returns the metrics that metrics.md explains.
 func explainedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operate/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/operate/metrics.md"))(t)
 	explained := make(map[string]bool)
 	for _, found := range regexp.MustCompile("(?m)^\\| `(spendgate_[a-z_]+)` \\|").FindAllSubmatch(page, -1) {
 		explained[string(found[1])] = true

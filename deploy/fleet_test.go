@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 var nodeNames = []string{"node1", "node2", "node3"}
@@ -83,10 +84,7 @@ func (f *localFleet) firstCommand(t *testing.T) {
 
 // ownsNothing checks that the nodes' role cannot change what was recorded.
 func (f *localFleet) ownsNothing(t *testing.T) {
-	conn, err := pgx.Connect(t.Context(), strings.TrimSpace(f.read(t, "database.url")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), strings.TrimSpace(f.read(t, "database.url"))))(t)
 	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // no query is in flight
 	if _, err := conn.Exec(t.Context(), "UPDATE checks SET amount = 0"); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %v", err)
@@ -269,10 +267,7 @@ func (f *localFleet) leavesLogsOnly(t *testing.T, pids map[string]int) (logs int
 			t.Errorf("%s still runs: %s", name, stat)
 		}
 	}
-	entries, err := os.ReadDir(f.dir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(f.dir(t)))(t)
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) != ".log" {
 			t.Errorf("%s was left", entry.Name())
@@ -286,19 +281,14 @@ func (f *localFleet) leavesLogsOnly(t *testing.T, pids map[string]int) (logs int
 func TestFleetInterrupted(t *testing.T) {
 	needsFleet(t)
 	f := newLocalFleet(t, "never")
-	binary, err := fleet.Build(t.Context(), filepath.Dir(f.link), fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(fleet.Build(t.Context(), filepath.Dir(f.link), fleet.BuildOptions{}))(t)
 	f.env = append(f.env, "FLEET_BINARY="+fakeBinary(t, binary, "exec sleep 600"))
 	f.downAfterwards(t)
 	var said bytes.Buffer
 	c := exec.Command(f.command, "up")
 	c.Env, c.Stdout, c.Stderr = f.env, &said, &said
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal signals the group
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	for started := false; !started; {
@@ -314,9 +304,7 @@ func TestFleetInterrupted(t *testing.T) {
 	for _, name := range slices.Concat(nodeNames, []string{"redis", "postgres"}) {
 		pids[name] = f.pid(t, name)
 	}
-	if err := syscall.Kill(-c.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(-c.Process.Pid, syscall.SIGINT))
 	<-ended //nolint:errcheck // its exit code is checked
 	if code := c.ProcessState.ExitCode(); code != 130 || !strings.Contains(said.String(), "stopped; logs are in") {
 		t.Errorf("exit code %d: %s", code, said.String())
@@ -326,10 +314,7 @@ func TestFleetInterrupted(t *testing.T) {
 
 // A port that is taken is reported, and nothing is left.
 func TestFleetWithoutItsPort(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // it is unused
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	f := newLocalFleet(t, "/bin/true", "API_PORT="+port, "TEST_HAPROXY=/bin/true", "TEST_PROMETHEUS=/bin/true")
@@ -347,19 +332,14 @@ func TestFleetWithoutItsPort(t *testing.T) {
 
 // make clean removes the state by which a fleet is found, so it stops it first.
 func TestCleanStopsTheFleet(t *testing.T) {
-	makefile, err := filepath.Abs("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(filepath.Abs("../Makefile"))(t)
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		".bin/fleetctl":         "#!/bin/sh\necho $1 of $(cat .bin/fleet/fleet.json) >said\n",
 		".bin/fleet/fleet.json": "a fleet",
 	} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
 	}
 	for _, want := range []string{"down of a fleet\n", ""} { // the second time there is no fleet
 		c := exec.CommandContext(t.Context(), "make", "-f", makefile, "clean")

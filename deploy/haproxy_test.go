@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // haproxy starts the load balancer of deploy/haproxy before three nodes, with TLS as its
@@ -54,9 +56,7 @@ func haproxy(t *testing.T, nodes [3]string) (api, stats string) {
 	}
 	var log strings.Builder
 	c.Stdout, c.Stderr = &log, &log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	t.Cleanup(func() {
 		stop()
 		_ = c.Wait()
@@ -74,14 +74,8 @@ func haproxy(t *testing.T, nodes [3]string) (api, stats string) {
 func listeners(t *testing.T, n int) (files []*os.File, addrs []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := l.(*net.TCPListener).File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		file := must.Get(l.(*net.TCPListener).File())(t)
 		t.Cleanup(func() { _ = file.Close() })
 		files, addrs = append(files, file), append(addrs, l.Addr().String())
 		_ = l.Close() // the file stays

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // localFleet is what fleetctl works on.
@@ -33,9 +34,7 @@ func newLocalFleet(t *testing.T, binary string, env ...string) *localFleet {
 	f := &localFleet{binary: binary, command: filepath.Join(dir, "fleetctl"), link: filepath.Join(dir, "fleet")}
 	f.env = append(os.Environ(), append([]string{"FLEET_DIR=" + f.link, "FLEET_BINARY=" + binary, "API_PORT=0"}, env...)...)
 	for _, file := range []string{"main.go", "up.txt"} { // a result of this test depends on them
-		if _, err := os.Stat(filepath.Join("../bench/fleetctl", file)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(os.Stat(filepath.Join("../bench/fleetctl", file)))(t)
 	}
 	if out, err := fleet.BuildCommand(t.Context(), "../bench/fleetctl", f.command).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -74,10 +73,7 @@ func startFleet(t *testing.T) *localFleet {
 	t.Helper()
 	needsFleet(t)
 	dir := t.TempDir()
-	binary, err := fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "v1.2.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(fleet.Build(t.Context(), dir, fleet.BuildOptions{Version: "v1.2.3"}))(t)
 	// The caller's environment must not reach the fleet.
 	f := newLocalFleet(t, binary, "SPENDGATE_LOG_LEVEL=nonsense", "http_proxy=http://127.0.0.1:1")
 	f.downAfterwards(t)
@@ -86,9 +82,7 @@ func startFleet(t *testing.T) *localFleet {
 		API, Prometheus string
 		Nodes           []struct{ API, Ops string }
 	}
-	if err := json.Unmarshal([]byte(f.read(t, "fleet.json")), &state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(f.read(t, "fleet.json")), &state))
 	f.urls = map[string]string{"api": "http://" + state.API, "prometheus": "http://" + state.Prometheus}
 	for i, node := range state.Nodes {
 		f.urls[nodeNames[i]], f.urls[nodeNames[i]+"_ops"] = "http://"+node.API, "http://"+node.Ops
@@ -120,21 +114,14 @@ func (f *localFleet) mustRun(t *testing.T, command string) (printed string) {
 
 func (f *localFleet) read(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(f.link, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(f.link, name)))(t)
 	return string(content)
 }
 
 // dir returns the folder that the link names.
 func (f *localFleet) dir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Readlink(f.link)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return must.Get(os.Readlink(f.link))(t)
 }
 
 func (f *localFleet) showLogs(t *testing.T) {
@@ -148,11 +135,7 @@ func (f *localFleet) showLogs(t *testing.T) {
 // pid returns the process that a program of the fleet runs in.
 func (f *localFleet) pid(t *testing.T, name string) int {
 	t.Helper()
-	pid, err := strconv.Atoi(strings.Fields(f.read(t, name+".pid"))[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
+	return must.Get(strconv.Atoi(strings.Fields(f.read(t, name+".pid"))[0]))(t)
 }
 
 func (f *localFleet) pids(t *testing.T) map[string]int {

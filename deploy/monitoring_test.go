@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"spendgate/bench/must"
 )
 
 // rule is a recording or an alert rule.
@@ -75,14 +77,9 @@ type panel struct {
 
 func panels(t *testing.T) []panel {
 	t.Helper()
-	content, err := os.ReadFile("grafana/spendgate.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("grafana/spendgate.json"))(t)
 	var dashboard struct{ Panels []panel }
-	if err := json.Unmarshal(content, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &dashboard))
 	return slices.DeleteFunc(dashboard.Panels, func(p panel) bool { return p.Type == "row" })
 }
 
@@ -122,10 +119,7 @@ func TestDashboard(t *testing.T) {
 // Every alert links to a section of the runbook with its name and there is no other such section.
 // Each section says what the alert means, where to look and what to do.
 func TestAlertsHaveSections(t *testing.T) {
-	page, err := os.ReadFile("../docs/operate/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/operate/runbook.md"))(t)
 	sections := make(map[string]string)
 	for _, part := range strings.Split(string(page), "\n### ")[1:] {
 		title, text, _ := strings.Cut(part, "\n")
@@ -193,10 +187,7 @@ func TestInhibition(t *testing.T) {
 	for _, r := range allRules(t) {
 		alerts[r.Alert] = true
 	}
-	content, err := os.ReadFile("prometheus/alertmanager.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile("prometheus/alertmanager.yaml"))(t)
 	names := regexp.MustCompile(`\bSpendgate\w+`).FindAllString(string(content), -1)
 	for _, name := range names {
 		if !alerts[name] {
@@ -258,10 +249,7 @@ func TestComposeMountsRules(t *testing.T) {
 		RuleFiles []string `yaml:"rule_files"`
 	}
 	readYAML(t, "prometheus/prometheus.yaml", &configuration)
-	compose, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	compose := must.Get(os.ReadFile("compose.yaml"))(t)
 	for _, name := range configuration.RuleFiles {
 		if !strings.Contains(string(compose), fmt.Sprintf("- ./prometheus/%s:/etc/prometheus/%[1]s:ro\n", name)) {
 			t.Errorf("compose.yaml does not mount %s", name)
@@ -275,10 +263,7 @@ func TestComposeMountsRules(t *testing.T) {
 // The command of metrics.md makes every runbook_url an address, and nothing else
 // of the rules another.
 func TestRunbookAddress(t *testing.T) {
-	page, err := os.ReadFile("../docs/operate/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/operate/metrics.md"))(t)
 	command := regexp.MustCompile(
 		`(?m)^RUNBOOK=.*\nsed .* deploy/prometheus/rules\.yaml >rules\.yaml\nsed .* deploy/prometheus/dependencies\.yaml >dependencies\.yaml$`).
 		FindString(string(page))
@@ -286,9 +271,7 @@ func TestRunbookAddress(t *testing.T) {
 		t.Fatal("metrics.md has no command for it")
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "deploy/prometheus"), os.DirFS("prometheus")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(filepath.Join(dir, "deploy/prometheus"), os.DirFS("prometheus")))
 	shell := exec.CommandContext(t.Context(), "sh", "-c", command)
 	shell.Dir = dir
 	if out, err := shell.CombinedOutput(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -33,11 +34,7 @@ func (f *fleet) asked(a spend.Action) *audit.Approval {
 	if o.err != nil || o.answer.Check.Decision.Effect != spend.Escalate || o.answer.Check.Approval == nil {
 		f.t.Fatal(o)
 	}
-	approval, err := f.nodes[0].Approval(f.t.Context(), hotpath.Access{}, o.answer.Check.ID)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return approval
+	return must.Get(f.nodes[0].Approval(f.t.Context(), hotpath.Access{}, o.answer.Check.ID))(f.t)
 }
 
 func (f *fleet) decide(a *audit.Approval, name string, approves bool) error {
@@ -50,9 +47,7 @@ func (f *fleet) decide(a *audit.Approval, name string, approves bool) error {
 func (f *fleet) approve(a *audit.Approval, names ...string) {
 	f.t.Helper()
 	for _, name := range names {
-		if err := f.decide(a, name, true); err != nil {
-			f.t.Fatal(err)
-		}
+		must.Do(f.t, f.decide(a, name, true))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/ratelimit"
@@ -105,10 +106,7 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 		o := f.mini.Options()
 		o.Addrs, o.Dialer = []string{"127.0.0.1:1"}, nil // nobody listens
 		n := f.start(o, true)
-		k, err := spend.ParseID("key_01a1f958502270008001020304050607", spend.PrefixKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(spend.ParseID("key_01a1f958502270008001020304050607", spend.PrefixKey))(t)
 		silent := func(ctx context.Context) error {
 			if _, bounded := ctx.Deadline(); !bounded {
 				return errTest
@@ -160,9 +158,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 			k := &audit.Key{
 				ID: spend.NewID(time.Now()), Hash: sha256.Sum256([]byte(raw)), Name: raw, RateLimitRPM: 100, Active: true, CreatedAt: time.Now(),
 			}
-			if err := f.store.CreateKey(ctx, audit.Actor{}, k); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.store.CreateKey(ctx, audit.Actor{}, k))
 			for began := time.Now(); admit() != nil; time.Sleep(10 * time.Millisecond) {
 				if time.Since(began) > 5*time.Second { // it looks every two
 					t.Fatalf("%s is never known", raw)
@@ -203,10 +199,7 @@ func TestOrphanRetriedAtOnce(t *testing.T) {
 func TestPolicyPostedThroughTheLosingSide(t *testing.T) {
 	f := newFleet(t, embeddedBackend(), 1)
 	f.check(0, refundOf(t, "1", "warm")) // node 0 lives on the old master
-	promoted, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	promoted := must.Get(embedded.Start())(t)
 	t.Cleanup(promoted.Close)
 	f.nodes = append(f.nodes, f.start(promoted.Options(), true))
 	f.check(1, refundOf(t, "2", "warm")) // node 1 on the promoted one
@@ -228,9 +221,7 @@ func TestPolicyPostedToPromotedReplica(t *testing.T) {
 		f.check(0, refundOf(t, "1", "warm"))
 		before := strings.Split(f.redis.Get(t.Context(), marker).Val(), "|")
 		elsewhere := strings.Join([]string{before[0], before[1], before[2], "another", before[4]}, "|")
-		if err := f.redis.Set(t.Context(), marker, elsewhere, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redis.Set(t.Context(), marker, elsewhere, 0).Err())
 		f.post(0, "p", plainRules)
 		if after := f.redis.Get(t.Context(), marker).Val(); strings.Contains(after, before[2]) {
 			t.Errorf("a policy was posted on a server whose marker is %q", after)
@@ -274,14 +265,10 @@ func TestEndedEpochsLeaveNoNames(t *testing.T) {
 		old := strings.Split(f.redis.Get(t.Context(), "m:{0}").Val(), "|")[2]
 		others := []string{"other:f:{0}:" + old + ":x", "f:{0}:not an epoch:x"}
 		for _, name := range others {
-			if err := f.redis.Set(t.Context(), name, "1", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.redis.Set(t.Context(), name, "1", 0).Err())
 		}
 		for i := range epochs {
-			if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.redis.Del(t.Context(), "m:{0}").Err())
 			if o := f.check(i%2, refundOf(t, "2", fmt.Sprint("e-", i))); !o.passed() {
 				t.Fatal(o)
 			}

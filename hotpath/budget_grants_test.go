@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -20,10 +21,7 @@ const grantRules = `[{"rule_id":"daily","rule_type":"budget","parameters":
 
 func (f *fleet) grantAsked(policyID, amount, agent string) hotpath.GrantAsked {
 	f.t.Helper()
-	a, err := spend.ParseAmount(amount)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	a := must.Get(spend.ParseAmount(amount))(f.t)
 	end := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 	return hotpath.GrantAsked{
 		PolicyID: policyID, RuleID: "daily", Per: map[string]jsontext.Value{"agent_id": jsontext.Value(fmt.Sprintf("%q", agent))},
@@ -152,9 +150,7 @@ func TestGrantEnds(t *testing.T) {
 func TestGrantWaits(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "g", Name: "g", Rules: grantRules, Changes: `{"required":2}`}}
-		if err := f.nodes[0].CreatePolicy(t.Context(), hotpath.Access{}, audit.Actor{}, v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.nodes[0].CreatePolicy(t.Context(), hotpath.Access{}, audit.Actor{}, v))
 		ann, bo, cy := f.person("ann"), f.person("bo"), f.person("cy")
 		g := ann.grant(0, f.grantAsked("g", "50", "a1"))
 		if g.Status != hotpath.GrantPending || g.Missing != 2 {
@@ -258,9 +254,7 @@ func TestGrantRefused(t *testing.T) {
 			t.Error("the key of another request is taken")
 		}
 		for range audit.MaxGrants - 2 {
-			if err := try(p, func(*hotpath.GrantAsked) {}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, try(p, func(*hotpath.GrantAsked) {}))
 		}
 		if err := try(p, func(*hotpath.GrantAsked) {}); !errors.Is(err, hotpath.ErrTooManyGrants) {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/policy"
 )
@@ -46,10 +47,7 @@ func (f *fleet) used(t *testing.T, policyID, ruleID, subject string) string {
 func (f *fleet) metric(name string) (sum float64) {
 	f.t.Helper()
 	for _, n := range f.nodes {
-		families, err := n.metrics.Gather()
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		families := must.Get(n.metrics.Gather())(f.t)
 		for _, family := range families {
 			if family.GetName() != name {
 				continue
@@ -342,10 +340,7 @@ func TestUntouchedBudgets(t *testing.T) {
 			t.Helper()
 			var rows []string
 			for q.PolicyID, q.Limit = "b", 1; ; {
-				page, err := f.nodes[0].Budgets(t.Context(), access, q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				page := must.Get(f.nodes[0].Budgets(t.Context(), access, q))(t)
 				for _, c := range page.Counters {
 					rows = append(rows, fmt.Sprint(c.RuleID, valuesOf(c), c.Count))
 					q.After = hotpath.BudgetPosition{RuleID: c.RuleID, Subject: c.Subject}

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -39,10 +40,7 @@ func TestChangesHaveTheirAuthor(t *testing.T) {
 		ctx, log := context.Background(), new(lockedBuffer)
 		f.log = log
 		n := f.start(f.server, f.inProcess)
-		before, err := f.store.Changes(ctx, audit.ChangeQuery{Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(f.store.Changes(ctx, audit.ChangeQuery{Limit: 1000}))(t)
 		admin := audit.Actor{Credential: "0123abcd", RequestID: "req_1", Address: "192.0.2.1"}
 		raw, k, err := n.CreateKey(ctx, admin, hotpath.NewKey{Name: "till", RateLimitRPM: 10})
 		if err != nil {
@@ -57,15 +55,10 @@ func TestChangesHaveTheirAuthor(t *testing.T) {
 		}
 		caller := audit.Actor{RequestID: "req_2", Address: "192.0.2.2"}
 		v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}}
-		if err := n.CreatePolicy(ctx, access, caller, v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.CreatePolicy(ctx, access, caller, v))
 		caller.KeyID = f.keyID.Text(spend.PrefixKey)
 		caller.Principal = caller.KeyID // none was given
-		changes, err := f.store.Changes(ctx, audit.ChangeQuery{After: int64(len(before)), Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := must.Get(f.store.Changes(ctx, audit.ChangeQuery{After: int64(len(before)), Limit: 1000}))(t)
 		var by []audit.Actor
 		for _, c := range changes {
 			by = append(by, c.By)

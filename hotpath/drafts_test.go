@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/report"
 )
@@ -20,9 +21,7 @@ import (
 func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
 	f.t.Helper()
 	d := &audit.Draft{PolicyID: policyID, Name: "next", Rules: rules}
-	if err := f.nodes[node].PutDraft(f.t.Context(), hotpath.Access{}, audit.Actor{}, d, nil, nil); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.nodes[node].PutDraft(f.t.Context(), hotpath.Access{}, audit.Actor{}, d, nil, nil))
 	return d
 }
 
@@ -38,10 +37,7 @@ func (f *fleet) draftReport(node int, policyID string) (*hotpath.DraftReport, *r
 	if err != nil || r.Backtest.Status != audit.BacktestSucceeded {
 		f.t.Fatalf("%+v, %v", r, err)
 	}
-	known, err := report.Parse(r.Backtest.Report)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	known := must.Get(report.Parse(r.Backtest.Report))(f.t)
 	return r, known
 }
 
@@ -70,9 +66,7 @@ func TestDraftReport(t *testing.T) {
 			usages[0].Used.String() != "180" {
 			t.Errorf("the budget in force has %+v, %v", usages, err)
 		}
-		if err := f.store.ContinueBacktest(t.Context(), r.Backtest.ID, time.Now().Add(time.Millisecond), time.Now(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.store.ContinueBacktest(t.Context(), r.Backtest.ID, time.Now().Add(time.Millisecond), time.Now(), 0))
 		r, known := f.draftReport(1, "p")
 		if c := known.Coverage; c.Checks != 3 || c.Compared != 3 || known.Flips.Total != 2 || known.Flips.Stricter != 2 || len(r.Flips) != 2 {
 			t.Errorf("reported %s, %s", known.JSON(), r.Flips)
@@ -83,9 +77,7 @@ func TestDraftReport(t *testing.T) {
 		if len(known.Budgets) != 1 || known.Budgets[0].Used == nil {
 			t.Errorf("the peaks are %+v", known.Budgets)
 		}
-		if err := f.nodes[0].DeleteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, "p", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.nodes[0].DeleteDraft(t.Context(), hotpath.Access{}, audit.Actor{}, "p", nil))
 		if _, err := f.nodes[1].DraftReport(t.Context(), hotpath.Access{}, "p"); !errors.Is(err, hotpath.ErrDraftNotFound) {
 			t.Errorf("the report of no draft: %v", err)
 		}

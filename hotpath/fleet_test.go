@@ -22,6 +22,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	servers "spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/guard/embedded"
@@ -117,9 +118,7 @@ func (f *fleet) post(node int, policyID, rules string, drop ...string) int {
 	f.t.Helper()
 	p := &audit.Policy{PolicyID: policyID, Name: policyID, Rules: rules}
 	v := hotpath.NewVersion{Policy: p, Drop: drop}
-	if err := f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, v); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.nodes[node].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, v))
 	return p.Version
 }
 
@@ -173,10 +172,7 @@ func (f *fleet) checkAll(actions ...spend.Action) []outcome {
 // recorded looks a check up as a reader would.
 func (f *fleet) recorded(id spend.ID) *spend.Check {
 	f.t.Helper()
-	checks, err := f.store.Checks(context.Background(), []spend.ID{id})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	checks := must.Get(f.store.Checks(context.Background(), []spend.ID{id}))(f.t)
 	if len(checks) == 0 {
 		return nil
 	}
@@ -186,10 +182,7 @@ func (f *fleet) recorded(id spend.ID) *spend.Check {
 // passes counts what the trail holds of an action's passes.
 func (f *fleet) passes(a spend.Action) (n int) {
 	f.t.Helper()
-	all, err := f.store.PagePasses(context.Background(), spend.ID{}, 0, 100000)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	all := must.Get(f.store.PagePasses(context.Background(), spend.ID{}, 0, 100000))(f.t)
 	for _, p := range all {
 		if p.Fingerprint == spend.FingerprintOf(&a, a.Type) {
 			n++
@@ -203,10 +196,7 @@ func (f *fleet) claims() []string {
 	f.t.Helper()
 	var all []string
 	for _, pattern := range []string{"f:*", "k:*"} {
-		names, err := f.redis.Keys(context.Background(), pattern).Result()
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		names := must.Get(f.redis.Keys(context.Background(), pattern).Result())(f.t)
 		all = append(all, names...)
 	}
 	return all
@@ -226,9 +216,7 @@ func (f *fleet) eventually(what string, done func() bool) {
 
 func (f *fleet) flush() {
 	f.t.Helper()
-	if err := f.redis.FlushDB(context.Background()).Err(); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.redis.FlushDB(context.Background()).Err())
 }
 
 // holdCommit stops the node's next commit before the store sees it: held is
@@ -263,10 +251,7 @@ func (n *node) loseAnswer(committed bool) {
 
 func refundOf(t *testing.T, amount, counterparty string) spend.Action {
 	t.Helper()
-	a, err := spend.ParseAmount(amount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(spend.ParseAmount(amount))(t)
 	return spend.Action{
 		AgentID: "agent-1", PolicyID: "p", Type: spend.Refund, Amount: a, Currency: "USD", Counterparty: counterparty,
 	}
@@ -317,16 +302,11 @@ func realBackend(redisURL string) backend {
 			return s
 		},
 		redis: func(t *testing.T, _ *fleet) (redis.UniversalOptions, bool) {
-			o, err := redis.ParseURL(redisURL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(redis.ParseURL(redisURL))(t)
 			universal := redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, DB: redisDB}
 			client := redis.NewUniversalClient(&universal)
 			defer client.Close() //nolint:errcheck // nothing is lost with it
-			if err := client.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, client.FlushDB(t.Context()).Err())
 			return universal, false
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -66,9 +67,7 @@ func TestLateByTheStoresClock(t *testing.T) {
 			old := *fresh
 			old.ID, old.Pass = spend.NewID(f.now()), spend.Pass{}
 			old.Fence.Node = spend.NewID(time.Now()) // with a chain of its own
-			if err := audittest.Record(t.Context(), f.store, &old); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, audittest.Record(t.Context(), f.store, &old))
 			var commits atomic.Int32
 			f.nodes[1].faults.onCommit(func(ctx context.Context, checks []*spend.Check, commit realCommit) error {
 				commits.Add(1)
@@ -95,9 +94,7 @@ func TestLateByTheStoresClock(t *testing.T) {
 func TestDoubtsOfTheService(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		c := f.check(0, refundOf(t, "10", "c")).answer.Check
-		if err := f.redeem(0, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redeem(0, c))
 		for i, n := range f.nodes { // each sees that it is due
 			n.faults.due = []spend.ID{c.ID}
 			if inDoubt, err := n.Doubts(t.Context()); err != nil || inDoubt != 1 {
@@ -128,9 +125,7 @@ func TestDoubtsAreNotStarved(t *testing.T) {
 			var redeemed []spend.ID
 			for i := range 2 {
 				c := f.check(0, refundOf(t, "10", fmt.Sprint(name, "-", i))).answer.Check
-				if err := f.redeem(0, c); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, f.redeem(0, c))
 				redeemed = append(redeemed, c.ID)
 			}
 			faults := f.nodes[0].faults
@@ -156,9 +151,7 @@ func TestRedeemedElsewhereIsNotExpired(t *testing.T) {
 		f.now = func() time.Time { return time.Now().Add(time.Hour) } // as late as it will be
 		f.nodes = append(f.nodes, f.start(f.server, f.inProcess))
 		c := f.check(0, refundOf(t, "10", "c")).answer.Check
-		if err := f.redeem(0, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redeem(0, c))
 		if _, ok := errors.AsType[*hotpath.AlreadyRedeemedError](f.redeem(1, c)); !ok {
 			t.Errorf("got %v", f.redeem(1, c))
 		}

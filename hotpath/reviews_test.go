@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -42,23 +43,17 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 		post := func(by hotpath.Access, actor audit.Actor, changes string) {
 			t.Helper()
 			p := &audit.Policy{PolicyID: "asks", Name: "n", Rules: plainRules, Changes: changes}
-			if err := n.CreatePolicy(ctx, by, actor, hotpath.NewVersion{Policy: p}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.CreatePolicy(ctx, by, actor, hotpath.NewVersion{Policy: p}))
 		}
 		const one = `{"required":1}`
 		author, other := f.keyOf("ann", spend.PoliciesWrite), f.keyOf("bob", spend.ApprovalsDecide)
 		post(author, audit.Actor{}, one)
 		d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: plainRules, Changes: one}
-		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.PutDraft(ctx, author, audit.Actor{}, d, nil, nil))
 		if _, _, err := n.DecideDraft(ctx, other, audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.PromoteDraft(ctx, hotpath.Access{}, admin, hotpath.Promotion{PolicyID: "asks", Version: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(n.PromoteDraft(ctx, hotpath.Access{}, admin, hotpath.Promotion{PolicyID: "asks", Version: 1}))(t)
 		forced(0, 0)
 		post(hotpath.Access{}, admin, one)
 		forced(1, 1)

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -21,21 +22,14 @@ func (f *fleet) signedIn(node int, name string, g spend.Grants) (string, *audit.
 		Grants: g, Begun: time.Now(),
 	}
 	s.Grants.Principal, s.Grants.Owner = "id:"+name, s.Email
-	token, err := f.nodes[node].SignIn(context.Background(), audit.Actor{}, s)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	token := must.Get(f.nodes[node].SignIn(context.Background(), audit.Actor{}, s))(f.t)
 	return token, s
 }
 
 // caller is who has a session, as a node knows them.
 func (f *fleet) caller(node int, token string) hotpath.Caller {
 	f.t.Helper()
-	c, err := f.nodes[node].SessionCaller(context.Background(), []byte(token))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return c
+	return must.Get(f.nodes[node].SessionCaller(context.Background(), []byte(token)))(f.t)
 }
 
 // ended reports whether no node takes the session.
@@ -111,9 +105,7 @@ func TestSessionsDecide(t *testing.T) {
 			})
 			return err
 		}
-		if err := person("ana"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, person("ana"))
 		// Ana has a key of her own, with her e-mail as its owner.
 		raw, k, err := n.CreateKey(ctx, audit.Actor{},
 			hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Role: spend.Approver, Owner: "Ana@example.com"}})
@@ -129,9 +121,7 @@ func TestSessionsDecide(t *testing.T) {
 		if !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionAgain}) {
 			t.Errorf("key %s approved as a second person: %v", k.ID.Text(spend.PrefixKey), err)
 		}
-		if err := person("bo"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, person("bo"))
 		found, err := n.Approval(ctx, hotpath.Access{}, approval.Check.ID)
 		if err != nil || found.Status != audit.ApprovalApproved || len(found.Decisions) != 2 {
 			t.Fatalf("approval %+v, %v", found, err)
@@ -175,9 +165,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		ctx, n := t.Context(), f.nodes[0]
 		p := &audit.Policy{PolicyID: "asks", Name: "asks", Rules: plainRules, Changes: `{"required":1}`}
-		if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: p}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: p}))
 		as := func(name string, scopes spend.Scopes) (hotpath.Access, spend.ID) {
 			token, s := f.signedIn(0, name, spend.Grants{Scopes: scopes})
 			access, _, err := n.Admit(ctx, f.caller(0, token), scopes, false)
@@ -188,9 +176,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 		}
 		author, _ := as("ana", spend.PoliciesWrite)
 		d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: plainRules}
-		if err := n.PutDraft(ctx, author, audit.Actor{}, d, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.PutDraft(ctx, author, audit.Actor{}, d, nil, nil))
 		ana, _ := as("ana", spend.ApprovalsDecide)
 		if _, _, err := n.DecideDraft(ctx, ana, audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash}); !errors.Is(err,
 			hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
@@ -200,9 +186,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 		if _, _, err := n.DecideDraft(ctx, bo, audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash}); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.EndSession(ctx, audit.Actor{}, session); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.EndSession(ctx, audit.Actor{}, session))
 		r, err := n.Review(ctx, "asks")
 		if err != nil || len(r.Approvals) != 1 || len(r.Counted(nil)) != 1 || r.Approvals[0].Name != "bo" ||
 			r.Approvals[0].Email != "bo@example.com" {
@@ -251,9 +235,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 			},
 		} {
 			p := &audit.Policy{PolicyID: "p", Name: "n", Rules: escalates}
-			if err := n.CreatePolicy(ctx, c.author, audit.Actor{}, hotpath.NewVersion{Policy: p}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.CreatePolicy(ctx, c.author, audit.Actor{}, hotpath.NewVersion{Policy: p}))
 			approval := f.asked(refundOf(t, "60", name))
 			decide := func(by hotpath.Access) error {
 				_, _, err := n.DecideApproval(ctx, by, audit.Actor{},
@@ -267,13 +249,9 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 				t.Errorf("%s: somebody else: %v", name, err)
 			}
 			asks := &audit.Policy{PolicyID: "asks when " + name, Name: "n", Rules: plainRules, Changes: `{"required":1}`}
-			if err := n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: asks}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.CreatePolicy(ctx, hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: asks}))
 			d := &audit.Draft{PolicyID: asks.PolicyID, Name: "next", Rules: plainRules}
-			if err := n.PutDraft(ctx, c.author, audit.Actor{}, d, nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.PutDraft(ctx, c.author, audit.Actor{}, d, nil, nil))
 			request := audit.DraftDecisionRequest{PolicyID: asks.PolicyID, Hash: d.Hash}
 			if _, _, err := n.DecideDraft(ctx, c.same, request); !errors.Is(err, hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}) {
 				t.Errorf("%s: who put the draft approves it: %v", name, err)

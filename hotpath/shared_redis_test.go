@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -47,10 +48,7 @@ func (n *node) refusesAll(t *testing.T, want ...string) {
 func TestOtherDeployment(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.check(0, refundOf(t, "1", "warm"))
-		before, err := f.store.Epoch(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(f.store.Epoch(t.Context()))(t)
 		own, _ := f.store.Deployment(t.Context())
 		generation := f.redis.Get(t.Context(), "g:{0}").Val()
 		o := f.other()
@@ -101,18 +99,14 @@ func TestNewerFormat(t *testing.T) {
 		f.check(0, refundOf(t, "1", "warm"))
 		known := f.redis.Get(t.Context(), "m:{0}").Val()
 		const newer = "2|whatever|comes"
-		if err := f.redis.Set(t.Context(), "m:{0}", newer, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redis.Set(t.Context(), "m:{0}", newer, 0).Err())
 		for range 3 {
 			f.nodes[0].refusesAll(t, "newer format", "2, this node knows 1")
 		}
 		if got := f.redis.Get(t.Context(), "m:{0}").Val(); got != newer {
 			t.Errorf("the marker became %q", got)
 		}
-		if err := f.redis.Set(t.Context(), "m:{0}", known, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redis.Set(t.Context(), "m:{0}", known, 0).Err())
 		if o := f.check(0, refundOf(t, "2", "back")); !o.passed() {
 			t.Error(o)
 		}
@@ -184,9 +178,7 @@ func spoiltNames(t *testing.T, f *fleet) {
 		case counter:
 			name = "r:{0}:" + f.keyID.Text("")
 		}
-		if err := test.spoil(f.redis, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, test.spoil(f.redis, name))
 		f.mends(what, action, first)
 		if o := another.check(0, refundOf(t, "2", what)); !o.passed() {
 			t.Errorf("%s: another key: %s", what, o)
@@ -259,9 +251,7 @@ func TestRedisUser(t *testing.T) {
 			for rule := range strings.FieldsSeq(rules) {
 				args = append(args, rule)
 			}
-			if err := f.redis.Do(t.Context(), args...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.redis.Do(t.Context(), args...).Err())
 		}
 		t.Cleanup(func() { f.redis.Do(context.Background(), "acl", "deluser", o.Username) })
 		allow(redisUser)

@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -34,9 +35,7 @@ func TestDeactivatedKey(t *testing.T) {
 		allowed := p.check(0, keyed(refundOf(t, "10", "replayed"), "replayed")).answer.Check
 		redeemed := p.check(0, keyed(refundOf(t, "10", "redeemed"), "redeemed")).answer.Check
 		kept := p.check(0, keyed(refundOf(t, "10", "kept"), "kept")).answer.Check
-		if err := f.redeem(0, redeemed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redeem(0, redeemed))
 		p.active(1, false, true)
 		if err := f.redeem(0, kept); err != nil {
 			t.Errorf("kept open: %v", err)
@@ -123,15 +122,10 @@ func TestDeactivatedKeyGivesBack(t *testing.T) {
 		if again.Check.ID == first.Check.ID || again.Payment.Attempt != 2 {
 			t.Errorf("again: %+v", again.Payment)
 		}
-		if err := f.nodes[0].Lapses(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.nodes[0].Lapses(t.Context()))
 		other.must("another", action("third"), of("third", nonce(2)), audit.PaymentRedeemed, true)
 		for _, c := range []*spend.Check{first.Check, second.Check, plain} {
-			steps, err := f.store.Outcomes(t.Context(), []spend.ID{c.ID})
-			if err != nil {
-				t.Fatal(err)
-			}
+			steps := must.Get(f.store.Outcomes(t.Context(), []spend.ID{c.ID}))(t)
 			voided := len(steps) == 1 && steps[0].Status == spend.Voided && steps[0].Release == spend.ReleaseDone &&
 				steps[0].KeyID == spend.SystemKey && slices.Contains(steps[0].Payment.Flags, spend.FlagStopped)
 			if voided == (c == plain) || c == plain && len(steps) > 0 {

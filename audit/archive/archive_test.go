@@ -17,6 +17,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 var day = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
@@ -68,14 +69,8 @@ func all(rows [][]byte) iter.Seq2[[]byte, error] {
 // An archive returns its rows byte for byte.
 func TestArchive(t *testing.T) {
 	rows, dir := rowsOf(t), t.TempDir()
-	written, err := Write(dir, ChecksOf(day), 5, day.AddDate(0, 0, 9), all(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := Open(dir, ChecksOf(day))
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(Write(dir, ChecksOf(day), 5, day.AddDate(0, 0, 9), all(rows)))(t)
+	a := must.Get(Open(dir, ChecksOf(day)))(t)
 	if a.SHA256 != written.SHA256 || a.FileSHA256 != written.FileSHA256 || a.Rows != int64(len(rows)) || a.Schema != 5 ||
 		a.Day != "2026-11-20" {
 		t.Errorf("opened %+v, written %+v", a, written)
@@ -111,11 +106,7 @@ func TestArchive(t *testing.T) {
 
 func mustOpen(t *testing.T, dir string, day time.Time) *Archive {
 	t.Helper()
-	a, err := Open(dir, ChecksOf(day))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must.Get(Open(dir, ChecksOf(day)))(t)
 }
 
 // A failed Write leaves no manifest.
@@ -146,10 +137,7 @@ func TestWriteFails(t *testing.T) {
 // Lines that are not what appendLine writes are refused, and nothing panics.
 func TestLinesThatAreNone(t *testing.T) {
 	c := newCodec(chain.CheckFields())
-	line, err := c.appendLine(nil, rowsOf(t)[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(c.appendLine(nil, rowsOf(t)[1]))(t)
 	good := string(line)
 	for _, bad := range []string{
 		"", "{}", "[]", "null", good[:len(good)/2], strings.Replace(good, "agent_id", "agent", 1),
@@ -188,21 +176,13 @@ func TestLinesThatAreNone(t *testing.T) {
 func TestArchiveOfViolations(t *testing.T) {
 	var rows [][]byte
 	for _, row := range rowsOf(t) {
-		fields, err := chain.ParseRow(nil, row)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := must.Get(chain.ParseRow(nil, row))(t)
 		violation, _ := chain.ViolationOf(nil, fields)
 		rows = append(rows, violation)
 	}
 	dir, month := t.TempDir(), day.AddDate(0, 0, 1-day.Day())
-	if _, err := Write(dir, ViolationsOf(month), 1, day, all(rows)); err != nil {
-		t.Fatal(err)
-	}
-	a, err := Open(dir, ViolationsOf(month))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Write(dir, ViolationsOf(month), 1, day, all(rows)))(t)
+	a := must.Get(Open(dir, ViolationsOf(month)))(t)
 	var back [][]byte
 	for row, err := range a.All() {
 		if err != nil {
@@ -217,9 +197,7 @@ func TestArchiveOfViolations(t *testing.T) {
 	if _, err := Open(dir, ChecksOf(month)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the first day: %v", err)
 	}
-	if err := os.Rename(ManifestPath(dir, ViolationsOf(month)), ManifestPath(dir, ChecksOf(month))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(ManifestPath(dir, ViolationsOf(month)), ManifestPath(dir, ChecksOf(month))))
 	if _, err := Open(dir, ChecksOf(month)); !errors.Is(err, ErrAltered) {
 		t.Errorf("the manifest of a month in the place of a day's: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spendgate/audit/chain"
+	"spendgate/bench/must"
 )
 
 // TestSecondFormat: an archive with one column more has old and new rows and gives them
@@ -28,10 +29,7 @@ func TestSecondFormat(t *testing.T) {
 	}
 	read := func(dir string, p Part) (back [][]byte) {
 		t.Helper()
-		a, err := Open(dir, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(Open(dir, p))(t)
 		for row, err := range a.All() {
 			if err != nil {
 				t.Fatal(err)
@@ -41,12 +39,8 @@ func TestSecondFormat(t *testing.T) {
 		return back
 	}
 	wide, narrow := t.TempDir(), t.TempDir()
-	if _, err := Write(wide, two, 1, day, all(rows)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Write(narrow, one, 1, day, all(first)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Write(wide, two, 1, day, all(rows)))(t)
+	must.Get(Write(narrow, one, 1, day, all(first)))(t)
 	if back := read(wide, two); !slices.EqualFunc(back, rows, bytes.Equal) {
 		t.Errorf("came back\n%q\nwas\n%q", back, rows)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // chains are the heads that a test changes.
@@ -56,11 +57,7 @@ func (c *chains) grow(chainID byte, seq int64) {
 
 func testKey(t *testing.T, seed byte) Key {
 	t.Helper()
-	key, err := NewKey(bytes.Repeat([]byte{seed}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(NewKey(bytes.Repeat([]byte{seed}, 32)))(t)
 }
 
 func (c *chains) writer(t *testing.T, file string, reg prometheus.Registerer) *Writer {
@@ -71,18 +68,13 @@ func (c *chains) writer(t *testing.T, file string, reg prometheus.Registerer) *W
 
 func write(t *testing.T, w *Writer) {
 	t.Helper()
-	if err := w.Write(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Write(t.Context()))
 }
 
 // lines parses the file and demands that each whole line follows the one before.
 func lines(t *testing.T, file string) (all []Line, torn int) {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(file))(t)
 	var previous Hex
 	for text := range strings.SplitSeq(strings.TrimSuffix(string(content), "\n"), "\n") {
 		line, err := Parse([]byte(text), testKey(t, 1).Public())
@@ -144,19 +136,11 @@ func TestTornLine(t *testing.T) {
 		c.grow(byte(i), 1)
 	}
 	write(t, c.writer(t, file, nil))
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(file))(t)
 	write(t, c.writer(t, file, nil))
-	both, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	both := must.Get(os.ReadFile(file))(t)
 	for _, cut := range []int{len(whole) + 1, len(whole) + 40, len(both) - 50, len(both) - 2, len(both) - 1} {
-		if err := os.WriteFile(file, both[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, both[:cut], 0o600))
 		w := c.writer(t, file, nil)
 		write(t, w)
 		write(t, w)
@@ -236,17 +220,11 @@ func TestWritersTakeTurns(t *testing.T) {
 // TestParse refuses lines that differ from what was signed.
 func TestParse(t *testing.T) {
 	key := testKey(t, 1)
-	text, err := key.sign(Line{Version: lineVersion, Heads: []Head{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(key.sign(Line{Version: lineVersion, Heads: []Head{}}))(t)
 	if _, err := Parse(text, key.Public()); err != nil {
 		t.Error(err)
 	}
-	other, err := key.sign(Line{Version: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(key.sign(Line{Version: 2}))(t)
 	for name, c := range map[string]struct {
 		text string
 		key  PublicKey

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // refuses demands that nothing is signed, and that so many chains are said to be lost.
@@ -86,9 +87,7 @@ func TestAcknowledge(t *testing.T) {
 	c := lose(t, file)
 	w := c.writer(t, file, nil)
 	refuses(t, w, 2)
-	if err := c.writer(t, file, nil).Acknowledge(t.Context(), "restored"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.writer(t, file, nil).Acknowledge(t.Context(), "restored"))
 	write(t, w)
 	all, _ := lines(t, file)
 	a := all[1].Acknowledged
@@ -133,9 +132,7 @@ func TestGrownPastALoss(t *testing.T) {
 		}
 		refuses(t, w, 2)
 		refuses(t, c.writer(t, file, nil), 2)
-		if err := w.Acknowledge(t.Context(), "restored"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Acknowledge(t.Context(), "restored"))
 		all, _ := lines(t, file)
 		if a := all[1].Acknowledged; a == nil || !a.Changes || len(a.Chains) != 1 || a.Chains[0] != (Lost{ChainID{1}, 5, 6}) {
 			t.Errorf("%s: lines %+v", name, all)
@@ -154,17 +151,11 @@ func TestGrownPastALoss(t *testing.T) {
 func TestFilesBeside(t *testing.T) {
 	dir := t.TempDir()
 	c := lose(t, filepath.Join(dir, "node1.jsonl"))
-	if err := os.WriteFile(filepath.Join(dir, "other.jsonl"), []byte("{}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "folder.jsonl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "other.jsonl"), []byte("{}\n"), 0o600))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "folder.jsonl"), 0o700))
 	two, three := c.writer(t, filepath.Join(dir, "node2.jsonl"), nil), c.writer(t, filepath.Join(dir, "node3.jsonl"), nil)
 	refuses(t, two, 2)
-	if err := three.Acknowledge(t.Context(), "restored"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, three.Acknowledge(t.Context(), "restored"))
 	write(t, two)
 	write(t, c.writer(t, filepath.Join(dir, "node1.jsonl"), nil))
 	write(t, c.writer(t, filepath.Join(dir, "node4.jsonl"), nil))
@@ -173,9 +164,7 @@ func TestFilesBeside(t *testing.T) {
 // TestFileWithoutExtension is alone in its folder, whatever else there is.
 func TestFileWithoutExtension(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	c := lose(t, filepath.Join(dir, "one"))
 	write(t, c.writer(t, filepath.Join(dir, "two"), nil))
 }
@@ -187,9 +176,7 @@ func TestFilePutAway(t *testing.T) {
 	c.grow(1, 5)
 	w := c.writer(t, file, nil)
 	write(t, w)
-	if err := os.Rename(file, file+".old"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(file, file+".old"))
 	c.grow(1, 4)
 	refuses(t, w, 1)
 	c.grow(1, 6)
@@ -208,18 +195,13 @@ func TestAlteredFile(t *testing.T) {
 	write(t, w)
 	c.grow(1, 6)
 	write(t, w)
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(file))(t)
 	first, second, _ := strings.Cut(string(whole), "\n")
 	for name, content := range map[string]string{
 		"the last line":   first + "\n" + strings.Replace(second, `"seq":6`, `"seq":5`, 1),
 		"the line before": strings.Replace(first, `"chain":"01`, `"chain":"02`, 1) + "\n" + second,
 	} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
 		if err := c.writer(t, file, nil).Write(t.Context()); !errors.Is(err, errAltered) {
 			t.Errorf("%s: %v", name, err)
 		}

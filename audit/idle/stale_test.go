@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"spendgate/audit/idle"
+	"spendgate/bench/must"
 )
 
 // A connection is stale once its server has closed it or said something unasked
 // for, whatever deadline its last use had.
 func TestStale(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // only listens
 	pair := func() (client, server net.Conn) {
 		t.Helper()
@@ -38,9 +36,7 @@ func TestStale(t *testing.T) {
 	}
 
 	client, server := pair()
-	if err := client.SetDeadline(time.Now().Add(-time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.SetDeadline(time.Now().Add(-time.Second)))
 	probe := idle.NewProbe(client)
 	if probe.Stale() {
 		t.Error("an idle connection whose last deadline is over is stale")

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit/archive"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestVerifiedWhileADayLeaves: a verification from before a day left does not
@@ -77,10 +78,7 @@ func TestTamperedBehindTheRange(t *testing.T) {
 	if s, found := o.verifiedTo(t, o.dir, to); !s.Clean() || s.Checks != 3 {
 		t.Errorf("%d checks of the first hours: %q", s.Checks, found)
 	}
-	a, err := archive.Open(o.dir, archive.ChecksOf(o.first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(archive.Open(o.dir, archive.ChecksOf(o.first)))(t)
 	rewrite(t, a.Path(), func(f []byte) []byte { return append(f, "more"...) })
 	if s, _ := o.verifiedTo(t, o.dir, to); s.Findings[verify.Altered] != 1 {
 		t.Errorf("%+v", s.Findings)
@@ -89,11 +87,6 @@ func TestTamperedBehindTheRange(t *testing.T) {
 
 func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, change(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
+	must.Do(t, os.WriteFile(path, change(content), 0o600))
 }

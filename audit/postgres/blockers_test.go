@@ -9,24 +9,20 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/must"
 )
 
 // TestRunbookFindsBlockers: the runbook's query lists each session that has held a lock for which commits wait, and no
 // session of a node at work.
 func TestRunbookFindsBlockers(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operate/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/operate/runbook.md"))(t)
 	query := regexp.MustCompile(`(?s)SELECT DISTINCT coalesce\(l\.pid.*?;`).Find(page)
 	if query == nil {
 		t.Fatal("the runbook has no query")
 	}
 	url := migrated(t)
 	s := open(t, url, true)
-	if err := audittest.Record(t.Context(), s, minimal(newFence(t, s))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, minimal(newFence(t, s))))
 	var want []int
 	for _, sql := range []string{
 		"BEGIN; LOCK TABLE checks IN ACCESS EXCLUSIVE MODE",                         // as VACUUM FULL and a migration have it
@@ -46,16 +42,10 @@ func TestRunbookFindsBlockers(t *testing.T) {
 	}
 	admin := connect(t, url)
 	time.Sleep(2100 * time.Millisecond) // the query's two seconds
-	rows, err := admin.Query(t.Context(), string(query))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(admin.Query(t.Context(), string(query)))(t)
 	var got []int
 	for rows.Next() {
-		values, err := rows.Values()
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(rows.Values())(t)
 		got = append(got, int(values[0].(int32)))
 	}
 	slices.Sort(got)

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // charge gives a check a budget for each agent and day.
@@ -37,9 +38,7 @@ func TestCounterRestored(t *testing.T) {
 		c := minimal(f)
 		charge(c)
 		counter = []spend.Counter{c.Charges[0].Counter}
-		if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c)))
 	}
 	commit(1)
 	statement(t, url, "DELETE FROM budget_counters")
@@ -64,9 +63,7 @@ func TestServerLacksCommits(t *testing.T) {
 		c.KeyID, c.Refused = "key_1", []spend.Charge{c.Charges[0]}
 		c.Refused[0].Counter.StartMS++
 		c.Pass = spend.Pass{ClaimedMS: c.ID.Time().UnixMilli(), UntilMS: c.ID.Time().UnixMilli() + time.Hour.Milliseconds()}
-		if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c)))
 	}
 	lacks := func() (lacks string) {
 		t.Helper()
@@ -115,16 +112,9 @@ func TestRoomMadeMeanwhile(t *testing.T) {
 		c.Charges = append(full, c.Charges...)
 		return s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(seq, c))
 	}
-	if err := commit(1); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := connect(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "UPDATE budget_counters SET count = 0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, commit(1))
+	tx := must.Get(connect(t, url).Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), "UPDATE budget_counters SET count = 0"))(t)
 	if err := beside(t, s, tx, func() error { return commit(2) }); err != nil {
 		t.Error(err)
 	}
@@ -149,9 +139,7 @@ func earlier(t *testing.T, s *Store) {
 	t.Helper()
 	c := minimal(newFence(t, s))
 	c.ID = spend.NewID(time.Now().Add(-24*time.Hour - time.Minute))
-	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 }
 
 // TestTidyGoesByTheRecord: where all clocks say that a window ended long ago, its counter stays
@@ -167,9 +155,7 @@ func TestTidyGoesByTheRecord(t *testing.T) {
 	}
 	c := minimal(newFence(t, s))
 	charge(c)
-	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 	statement(t, url, fmt.Sprint("UPDATE budget_counters SET end_ms = ", time.Now().Add(-49*time.Hour).UnixMilli()))
 	left(1)
 	earlier(t, s)
@@ -184,9 +170,7 @@ func TestTidyKeepsCounters(t *testing.T) {
 	earlier(t, s)
 	c := minimal(newFence(t, s))
 	charge(c)
-	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 	kept := func() bool {
 		usages, err := s.CounterUsages(t.Context(), []spend.Counter{c.Charges[0].Counter})
 		return err == nil && usages[0].Count == 1
@@ -195,13 +179,8 @@ func TestTidyKeepsCounters(t *testing.T) {
 		t.Errorf("by a clock that is ahead: %v, kept %t", err, kept())
 	}
 	statement(t, url, "UPDATE budget_counters SET end_ms = 1")
-	tx, err := connect(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "UPDATE budget_counters SET end_ms = $1", c.Charges[0].EndMS); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(connect(t, url).Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), "UPDATE budget_counters SET end_ms = $1", c.Charges[0].EndMS))(t)
 	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil || !kept() {
 		t.Errorf("beside a commit: %v, kept %t", err, kept())
 	}
@@ -215,21 +194,14 @@ func TestTidyBesideCommit(t *testing.T) {
 	c := minimal(newFence(t, s))
 	charge(c)
 	c.Principal = "till"
-	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 	statement(t, url, "UPDATE budget_counters SET end_ms = 1")
-	tx, err := connect(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(connect(t, url).Begin(t.Context()))(t)
 	if _, err := tx.Exec(t.Context(), `SELECT insert_counters(array_agg(ROW(b.counter_id, b.start_ms + 1, 0, b.start_ms + 2, since, policy_id,
 		rule_id, subject, agent_id, 'till')::counter_row)) FROM budget_counters AS b`); err != nil {
 		t.Fatal(err)
 	}
-	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }))
 	if rows, met := count(t, s, "budget_counters"), count(t, s, "budget_principals"); rows != 1 || met != 1 {
 		t.Errorf("%d rows that met %d", rows, met)
 	}
@@ -245,20 +217,11 @@ func TestTidyAtOnce(t *testing.T) {
 	c.Principal = "till"
 	c.Charges = append(c.Charges, c.Charges[0])
 	c.Charges[1].Counter.StartMS++
-	if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 	statement(t, url, "UPDATE budget_counters SET end_ms = 1")
-	tx, err := connect(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), deleteCounters, 1, time.Now().UnixMilli(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(connect(t, url).Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), deleteCounters, 1, time.Now().UnixMilli(), 0))(t)
+	must.Do(t, beside(t, s, tx, func() error { return s.Tidy(t.Context(), time.Now()) }))
 	if rows, met := count(t, s, "budget_counters"), count(t, s, "budget_principals"); rows+met != 0 {
 		t.Errorf("%d rows that met %d", rows, met)
 	}
@@ -268,10 +231,7 @@ func TestTidyAtOnce(t *testing.T) {
 // nor in the table of principals.
 func TestTidyReadsByIndex(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx, err := s.reads.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	for _, prepare := range []string{
 		`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, policy_id, rule_id, subject)
@@ -279,22 +239,14 @@ func TestTidyReadsByIndex(t *testing.T) {
 		"INSERT INTO budget_principals SELECT counter_id, 'till' FROM budget_counters",
 		"ANALYZE budget_counters, budget_principals",
 	} {
-		if _, err := tx.Exec(t.Context(), prepare); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(t.Context(), prepare))(t)
 	}
 	const read = `SELECT sum(seq_tup_read)::bigint, sum(idx_tup_fetch)::bigint, sum(n_tup_del)::bigint FROM pg_stat_xact_user_tables
 		WHERE relname IN ('budget_counters', 'budget_principals') AND schemaname = current_schema()`
 	var before, after [3]int64
-	if err := tx.QueryRow(t.Context(), read).Scan(&before[0], &before[1], &before[2]); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), deleteCounters, 5000, time.Now().UnixMilli(), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.QueryRow(t.Context(), read).Scan(&after[0], &after[1], &after[2]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.QueryRow(t.Context(), read).Scan(&before[0], &before[1], &before[2]))
+	must.Get(tx.Exec(t.Context(), deleteCounters, 5000, time.Now().UnixMilli(), 0))(t)
+	must.Do(t, tx.QueryRow(t.Context(), read).Scan(&after[0], &after[1], &after[2]))
 	if after[0] != before[0] || after[1]-before[1] > 100 || after[2]-before[2] != 20 {
 		t.Errorf("before %d, after %d rows read one after the other, by index, and deleted", before, after)
 	}

@@ -13,6 +13,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // BenchmarkBytes measures the bytes that a typical check leaves in each table, indexes included,
@@ -38,10 +39,7 @@ type weighed struct {
 func benchmarkBytes(b *testing.B, size int) {
 	url := migrated(b)
 	s := open(b, url, true)
-	db, err := pgx.Connect(b.Context(), url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(b.Context(), url))(b)
 	defer db.Close(context.Background()) //nolint:errcheck // the test is over
 	f := newFence(b, s)
 	w := &weighed{Store: s, B: b, db: db, builder: chain.Builder{Chain: f.Node}}
@@ -84,10 +82,7 @@ func benchmarkBytes(b *testing.B, size int) {
 	}
 	events := 0
 	for q, more := (audit.EventQuery{Limit: 100}), true; more; {
-		page, err := s.Events(b.Context(), q)
-		if err != nil {
-			b.Fatal(err)
-		}
+		page := must.Get(s.Events(b.Context(), q))(b)
 		events += len(page.Events)
 		q.After, more = page.Next, page.More
 	}

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestCallOf has commits be by the call that does no more than they need.
@@ -76,10 +77,7 @@ func TestCallOf(t *testing.T) {
 func calendar(t *testing.T, s *Store, agent, limit string) func(spend.Fence) *spend.Check {
 	t.Helper()
 	one, _ := spend.ParseAmount("1")
-	most, err := spend.ParseTotal(limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	most := must.Get(spend.ParseTotal(limit))(t)
 	check := func(f spend.Fence) *spend.Check {
 		c := minimal(f)
 		c.Action.AgentID, c.Action.Amount = agent, one
@@ -88,9 +86,7 @@ func calendar(t *testing.T, s *Store, agent, limit string) func(spend.Fence) *sp
 		return c
 	}
 	for range cap(s.writers.idle) + 1 { // the first commits of each connection forget what was prepared
-		if err := audittest.Record(t.Context(), s, check(newFence(t, s))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, check(newFence(t, s))))
 	}
 	return check
 }
@@ -159,14 +155,9 @@ func TestCalendarOrder(t *testing.T) {
 		slices.Reverse(ids)
 	}
 	statement(t, url, fmt.Sprintf("UPDATE budget_counters SET used = used WHERE counter_id = '%x'", ids[0])) // is moved behind the other
-	blocker, err := connect(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocker := must.Get(connect(t, url).Begin(t.Context()))(t)
 	const lock = "SELECT FROM budget_counters WHERE counter_id = $1 FOR UPDATE"
-	if _, err := blocker.Exec(t.Context(), lock, ids[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(blocker.Exec(t.Context(), lock, ids[0]))(t)
 	outcome := make(chan error, 1)
 	go func() { outcome <- audittest.Record(t.Context(), s, batch...) }()
 	waitFor(t, url, "a commit that waits", commitWaits)

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 const (
@@ -76,10 +77,7 @@ func listedQueries() map[string]audit.CheckQuery {
 func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 	t.Helper()
 	low, end := q.IDRange()
-	starts, err := listingStarts(t.Context(), tx, low, end)
-	if err != nil {
-		t.Fatal(err)
-	}
+	starts := must.Get(listingStarts(t.Context(), tx, low, end))(t)
 	rows, blocks := 0, 0
 	look := func(query string, args []any) {
 		touched := make(map[string]bool)
@@ -105,9 +103,7 @@ func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 		}
 		look(examinedQuery(left), []any{[16]byte(start), [16]byte(end)})
 		var examined int
-		if err := tx.QueryRow(t.Context(), examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.QueryRow(t.Context(), examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)))
 		if left -= examined; left == 0 {
 			break
 		}
@@ -146,10 +142,7 @@ func TestCheckPlans(t *testing.T) {
 	url, s := prepareChecks(t)
 	ctx := t.Context()
 	inTransaction := func(do func(tx pgx.Tx)) {
-		tx, err := s.reads.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(s.reads.Begin(ctx))(t)
 		defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 		do(tx)
 	}
@@ -165,9 +158,7 @@ func TestCheckPlans(t *testing.T) {
 		historyReads(t, s, "after "+prepare)
 	}
 	inTransaction(func(tx pgx.Tx) {
-		if _, err := tx.Exec(ctx, "ALTER TABLE checks DROP CONSTRAINT checks_pkey"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(ctx, "ALTER TABLE checks DROP CONSTRAINT checks_pkey"))(t)
 		if pageFaults(t, tx, listedQueries()["rare agent"]) == nil {
 			t.Error("without the primary key: nobody notices")
 		}
@@ -183,10 +174,7 @@ func TestCheckPlans(t *testing.T) {
 		want := texts(t, s.reads, plain+" ORDER BY check_id DESC")
 		var got []string
 		for {
-			page, err := s.ListChecks(ctx, q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must.Get(s.ListChecks(ctx, q))(t)
 			for _, c := range page.Checks {
 				text := c.ID.Text("")
 				got = append(got, text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:])
@@ -220,10 +208,7 @@ func TestPagePassesPlan(t *testing.T) {
 		FROM generate_series(1, %[4]d) AS i`,
 			day.Format(time.DateOnly), day.Format("20060102"), day.UnixMilli(), passes))
 	}
-	tx, err := s.reads.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	for _, before := range []spend.ID{{}, audit.FirstID(listedStart.UnixMilli() + passes/2)} {
 		query, args, err := passesQuery(t.Context(), tx, before, listedStart.UnixMilli()+passes, page)

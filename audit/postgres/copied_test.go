@@ -11,6 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestCopiedRows takes what COPY sends in pieces of every size.
@@ -59,26 +60,18 @@ func TestCopiedRows(t *testing.T) {
 func TestWhyACopyEnded(t *testing.T) {
 	url := migrated(t)
 	store := open(t, url, true)
-	if err := audittest.Record(t.Context(), store, minimal(newFence(t, store))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), store, minimal(newFence(t, store))))
 	once := func(err error, cause string) {
 		t.Helper()
 		if err == nil || strings.Count(err.Error(), cause) != 1 || errors.Is(err, errTruncatedCopy) {
 			t.Errorf("got %v, want %q once", err, cause)
 		}
 	}
-	s, err := OpenSnapshot(t.Context(), url, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(OpenSnapshot(t.Context(), url, 1))(t)
 	defer s.Close()
 	refused := errors.New("made to fail")
 	once(s.Rows(t.Context(), verify.Range{High: audit.MaxID()}, func([]byte) error { return refused }), refused.Error())
-	d, err := openDays(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(openDays(t.Context(), url))(t)
 	defer d.close()
 	for _, err := range d.rows(t.Context(), day{date: time.Unix(0, 0).UTC()}) {
 		once(err, `relation "checks_19700101" does not exist`)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // oldMonth is a month whose violations may be archived, and how long ago its
@@ -30,9 +31,7 @@ func (c *counting) note(t *testing.T) {
 func (c *counting) trim(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
-		if err := c.reads.QueryRow(t.Context(), "SELECT trim_violation_counts()").Scan(&more); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.reads.QueryRow(t.Context(), "SELECT trim_violation_counts()").Scan(&more))
 	}
 }
 
@@ -58,9 +57,7 @@ func mustConflict(t *testing.T, rollUp pgx.Tx) {
 func (c *counting) begun(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx := c.session(t, pgx.RepeatableRead)
-	if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "SELECT 1"))(t)
 	return tx
 }
 

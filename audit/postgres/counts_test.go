@@ -13,6 +13,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // counting is a schema whose counts are fine enough for few violations, with sessions that are
@@ -44,11 +45,7 @@ func (c *counting) exec(t *testing.T, sql string, args ...any) {
 func (c *counting) session(t *testing.T, isolation pgx.TxIsoLevel) pgx.Tx {
 	t.Helper()
 	conn := connect(t, with(t, c.url, "lock_timeout", "5s")) // nothing here is meant to wait
-	tx, err := conn.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: isolation})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tx
+	return must.Get(conn.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: isolation}))(t)
 }
 
 // insert writes violations of an agent, as record_checks does, at a distance
@@ -72,25 +69,19 @@ func insert(t *testing.T, db querier, agent string, n int, age time.Duration) {
 
 func (c *counting) count(t *testing.T) {
 	t.Helper()
-	if err := c.CountViolations(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.CountViolations(t.Context()))
 }
 
 // step is one transaction of CountViolations, up to where it would commit.
 func step(t *testing.T, tx pgx.Tx, most int) (complete *bool) {
 	t.Helper()
-	if err := tx.QueryRow(context.Background(), "SELECT count_violations($1)", most).Scan(&complete); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.QueryRow(context.Background(), "SELECT count_violations($1)", most).Scan(&complete))
 	return complete
 }
 
 func end(t *testing.T, do func(context.Context) error) {
 	t.Helper()
-	if err := do(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, do(context.Background()))
 }
 
 // exact compares every row of the counts with the rows that it counts, and totals with count(*) by
@@ -148,13 +139,8 @@ func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 		where += fmt.Sprintf(" AND decision = '%c'", chain.EffectLetters[q.Effect])
 	}
 	var want int64
-	if err := c.reads.QueryRow(t.Context(), "SELECT count(*) FROM violations WHERE "+where, args...).Scan(&want); err != nil {
-		t.Fatal(err)
-	}
-	page, err := c.Violations(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.reads.QueryRow(t.Context(), "SELECT count(*) FROM violations WHERE "+where, args...).Scan(&want))
+	page := must.Get(c.Violations(t.Context(), q))(t)
 	if page.Total != want || len(page.Violations) != int(min(want, 1)) {
 		t.Errorf("%s: %+v: total %d, want %d (%d on the page)", when, q, page.Total, want, len(page.Violations))
 	}
@@ -272,10 +258,7 @@ func TestCountsInterleaved(t *testing.T) {
 			insert(t, c.reads, "busy", 10, time.Minute)
 			reader := c.session(t, pgx.RepeatableRead)
 			q := audit.ViolationQuery{AgentID: "busy", Limit: 1000}
-			known, err := readCounted(t.Context(), reader, selectionOf(q))
-			if err != nil {
-				t.Fatal(err)
-			}
+			known := must.Get(readCounted(t.Context(), reader, selectionOf(q)))(t)
 			insert(t, c.reads, "busy", 10, time.Minute)
 			c.count(t)
 			page, err := readPage(t.Context(), reader, q)
@@ -340,8 +323,6 @@ func TestCountsInterleaved(t *testing.T) {
 
 func (c *counting) coveredNow(t *testing.T) (n int) {
 	t.Helper()
-	if err := c.reads.QueryRow(t.Context(), "SELECT sum(total) FROM violation_counts WHERE agent_id = ''").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.reads.QueryRow(t.Context(), "SELECT sum(total) FROM violation_counts WHERE agent_id = ''").Scan(&n))
 	return n
 }

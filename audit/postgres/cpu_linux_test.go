@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // BenchmarkCommitCPU measures the processor time of commits on an otherwise
@@ -39,9 +40,7 @@ func benchmarkCommitCPU(b *testing.B, size int, budgets bool) {
 		}
 		slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		link := builder.Next(entries)
-		if err := s.Commit(b.Context(), batch, nil, link); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Commit(b.Context(), batch, nil, link))
 		builder.Advance(link)
 	}
 	serial := 0
@@ -105,9 +104,7 @@ func benchmarkRedemptionCPU(b *testing.B, size int, unread, paid bool) {
 		}
 		slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 		link := builder.Next(entries)
-		if err := s.Commit(b.Context(), checks, outcomes, link); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Commit(b.Context(), checks, outcomes, link))
 		builder.Advance(link)
 	}
 	var pids []int32
@@ -206,14 +203,9 @@ func writerPIDs(b *testing.B, s *Store) (pids []int32) {
 			continue
 		}
 		_, port, _ := strings.Cut(session.conn.LocalAddr().String(), ":")
-		n, err := strconv.Atoi(port)
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := must.Get(strconv.Atoi(port))(b)
 		var pid int32
-		if err := s.reads.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE client_port = $1", n).Scan(&pid); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.reads.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE client_port = $1", n).Scan(&pid))
 		pids = append(pids, pid)
 	}
 	return pids
@@ -228,10 +220,7 @@ func sessionCPU(b *testing.B, pids []int32) (sum time.Duration) {
 			b.Skip("the server is not on this machine")
 		}
 		ran, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(ran, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		ns := must.Get(strconv.ParseInt(ran, 10, 64))(b)
 		sum += time.Duration(ns)
 	}
 	return sum
@@ -239,8 +228,6 @@ func sessionCPU(b *testing.B, pids []int32) (sum time.Duration) {
 
 func processCPU(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

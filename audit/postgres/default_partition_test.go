@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // rowsOf are all checks as text, with where they lie.
@@ -33,9 +34,7 @@ func TestDefaultPartition(t *testing.T) {
 	t.Cleanup(s.Close)
 	mustShow := func(want string) {
 		t.Helper()
-		if err := s.Tidy(ctx, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Tidy(ctx, time.Now()))
 		want = "# HELP spendgate_audit_default_partition_occupied 1 when checks lie in the default partition, " +
 			"which should be empty; looked at every 10 minutes.\n" +
 			"# TYPE spendgate_audit_default_partition_occupied gauge\nspendgate_audit_default_partition_occupied " + want + "\n"
@@ -57,9 +56,7 @@ func TestDefaultPartition(t *testing.T) {
 		misplaced = append(misplaced, c)
 	}
 	ordinary := minimal(f)
-	if err := audittest.Record(ctx, s, append(misplaced, ordinary)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, s, append(misplaced, ordinary)...))
 	before := rowsOf(t, s, "checks")
 	mustShow("1")
 
@@ -85,9 +82,7 @@ func TestDefaultPartition(t *testing.T) {
 	// behind.
 	again := minimal(f)
 	again.ID = spend.NewID(time.Date(2003, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err := audittest.Record(ctx, s, again); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, s, again))
 	mustShow("1")
 	for _, table := range []string{"checks", "checks_20010101", "checks_default"} {
 		for _, change := range []string{"UPDATE " + table + " SET agent_id = 'x'", "DELETE FROM " + table, "TRUNCATE " + table} {
@@ -110,9 +105,7 @@ func TestRowsThatCannotMove(t *testing.T) {
 	f := newFence(t, s)
 	misplaced := minimal(f)
 	misplaced.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err := audittest.Record(ctx, s, misplaced); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, s, misplaced))
 	// A table that stands where the day's partition would.
 	statement(t, url, "CREATE TABLE checks_20010101 ()")
 	if _, err := s.reads.Exec(ctx, "SELECT empty_default_partition()"); err == nil || !strings.Contains(err.Error(), "were not moved") {

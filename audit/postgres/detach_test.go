@@ -17,6 +17,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // oldDays is a store with checks of two old days and of today.
@@ -45,9 +46,7 @@ func newOldDays(t *testing.T) *oldDays {
 		for _, c := range checks {
 			c.Fence = f
 		}
-		if err := o.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)))
 	}
 	texts := []string{"plain", "\x1b[31m\u2028\"\\ é 😀", "\u007f\t\r\n", "<&>", " "}
 	for i := range 40 {
@@ -89,11 +88,7 @@ func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []Deta
 // snapshot is one of this moment, for the caller to close.
 func (o *oldDays) snapshot(t *testing.T) *Snapshot {
 	t.Helper()
-	s, err := OpenSnapshot(t.Context(), o.url, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(OpenSnapshot(t.Context(), o.url, 2))(t)
 }
 
 // verified returns the findings over the whole trail.
@@ -230,9 +225,7 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 	}
 	stray := minimal(newFence(t, o.Store))
 	stray.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err := audittest.Record(t.Context(), o.Store, stray); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), o.Store, stray))
 	if _, _, err := o.detach(t, nil); err == nil || !strings.Contains(err.Error(), "default partition") || o.attached(t) != 2 {
 		t.Errorf("with rows in the default partition: %v", err)
 	}
@@ -243,13 +236,8 @@ func TestDetachAmidWork(t *testing.T) {
 	ctx := t.Context()
 	o := newOldDays(t)
 	reader := connect(t, o.url)
-	tx, err := reader.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(ctx, "SELECT 1 FROM checks LIMIT 1"); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(reader.Begin(ctx))(t)
+	must.Get(tx.Exec(ctx, "SELECT 1 FROM checks LIMIT 1"))(t)
 	var tries atomic.Int64 // how often the detach was seen to wait, and then not
 	working, stop := context.WithCancel(ctx)
 	var nodes sync.WaitGroup
@@ -344,9 +332,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	if _, _, err := o.detach(t, nil); !errors.Is(err, archive.ErrAltered) || o.attached(t) != 2 {
 		t.Fatalf("an archive of other rows: %v", err)
 	}
-	if err := os.Remove(archive.ManifestPath(o.dir, archive.ChecksOf(o.first))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(archive.ManifestPath(o.dir, archive.ChecksOf(o.first))))
 	if _, found, err := o.detach(t, nil); err != nil || len(found) > 0 {
 		t.Errorf("after the archive went: %v, %v", found, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestDetachViolations takes two months out and finds everything that must stay.
@@ -52,9 +53,7 @@ func TestDetachViolations(t *testing.T) {
 		}
 		o.exact(t, done[0].Part.String()+" is archived")
 		o.mustBeClean(t)
-		if err := o.CountViolations(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.CountViolations(ctx))
 		o.exact(t, done[0].Part.String()+" is archived, and all is counted")
 	}
 	var blocks, all int
@@ -87,9 +86,7 @@ func TestDetachViolations(t *testing.T) {
 	for _, recount := range []string{"", "SELECT recount_violations()"} {
 		statement(t, o.url, recount)
 		o.exact(t, "dropped")
-		if err := o.CountViolations(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.CountViolations(ctx))
 		o.exact(t, "dropped and counted")
 	}
 	if s, found := o.verifiedTo(t, o.dir, time.Time{}); !s.Clean() || s.Violations != 22 { // in small slices
@@ -99,9 +96,7 @@ func TestDetachViolations(t *testing.T) {
 		t.Errorf("up to amid the first day: %d violations, found %q", s.Violations, found)
 	}
 	o.sameEvents(t, before.Events)
-	if _, err := o.KeepEvents(ctx, audit.LeastEventsKept, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.KeepEvents(ctx, audit.LeastEventsKept, time.Now()))(t)
 	if left, err := o.EventsHead(ctx); err != nil || count(t, o.Store, "events") >= int(left) {
 		t.Errorf("no event of archived months was removed: %d, %v", left, err)
 	}
@@ -124,16 +119,12 @@ func TestDetachViolationsRefuses(t *testing.T) {
 	refused("still needed", fmt.Sprintf(detach, month(time.Now().UTC().AddDate(0, 0, 1-time.Now().UTC().Day())), 4))
 	refused("from before", fmt.Sprintf(detach, month(o.months[1]), 6))
 	refused("have no events yet", fmt.Sprintf(detach, month(o.months[0]), 12))
-	if _, err := o.Events(t.Context(), audit.EventQuery{Limit: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(o.Events(t.Context(), audit.EventQuery{Limit: 1}))(t)
 	refused("and the archive 11", fmt.Sprintf(detach, month(o.months[0]), 11))
 	refused("are not archived", "SELECT delete_violations('"+month(o.months[0])+"', '00000000000000000000000000000000', 100)")
 	stray := minimal(newFence(t, o.Store))
 	stray.ID = spend.NewID(o.months[0].AddDate(0, 0, 5))
-	if err := audittest.Record(t.Context(), o.Store, stray); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), o.Store, stray))
 	if _, _, err := o.leave(t, nil); err == nil || !strings.Contains(err.Error(), "default partition") || o.noted(t) != 0 {
 		t.Errorf("with a check in the default partition: %v", err)
 	}
@@ -155,9 +146,7 @@ func TestDetachViolationsWhatIsProved(t *testing.T) {
 		if err == nil || len(found) != 1 || !strings.Contains(found[0].String(), want) || o.noted(t) != 0 {
 			t.Errorf("got %v, %v; want %q", found, err, want)
 		}
-		if err := os.Remove(archive.ManifestPath(o.dir, archive.ViolationsOf(o.months[0]))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(archive.ManifestPath(o.dir, archive.ViolationsOf(o.months[0]))))
 	}
 	statement(t, o.url, "CREATE TABLE kept AS SELECT * FROM violations")
 	change("UPDATE violations SET counterparty = 'another' WHERE id = '" + victim + "'")
@@ -170,13 +159,9 @@ func TestDetachViolationsWhatIsProved(t *testing.T) {
 	refused("inserted violation viol_")
 	change("DELETE FROM violations WHERE id NOT IN (SELECT id FROM kept)")
 	day := archive.ManifestPath(o.dir, archive.ChecksOf(o.months[0]))
-	if err := os.Rename(day, day+".away"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(day, day+".away"))
 	refused("unchecked day " + o.months[0].Format(time.DateOnly))
-	if err := os.Rename(day+".away", day); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(day+".away", day))
 
 	// An archive from before the rows were mended is not theirs.
 	killed := errors.New("killed")

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // oldMonths is a store with checks of two old months, all of whose days were
@@ -41,24 +42,18 @@ func newAttachedMonths(t *testing.T) *oldMonths {
 			}
 			batch = append(batch, c)
 		}
-		if err := o.Commit(t.Context(), batch, nil, audittest.Link(1, batch...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.Commit(t.Context(), batch, nil, audittest.Link(1, batch...)))
 		o.checks = append(o.checks, batch...)
 	}
 	for _, day := range []time.Time{o.months[0], o.months[0].AddDate(0, 0, 19), o.months[1].AddDate(0, 0, 27)} {
 		statement(t, url, "SELECT make_partition('"+day.Format(time.DateOnly)+"')")
 		commit(day.Add(23*time.Hour), 9, "busy", "busy", "rare", "gone \u2028\"\\")
 	}
-	if err := o.CountViolations(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.CountViolations(t.Context()))
 	commit(now.Add(-time.Hour), 6, "busy", "rare")
 	o.recent = minimal(f)
 	o.recent.Fence.Node = spend.NewID(now)
-	if err := o.Commit(t.Context(), []*spend.Check{o.recent}, nil, audittest.Link(1, o.recent)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.Commit(t.Context(), []*spend.Check{o.recent}, nil, audittest.Link(1, o.recent)))
 	return o
 }
 
@@ -247,9 +242,7 @@ func (o *oldMonths) sameEvents(t *testing.T, before []audit.Event) {
 func (o *oldMonths) stayClosed(t *testing.T) {
 	t.Helper()
 	day := o.months[1].AddDate(0, 0, 2)
-	if err := o.Tidy(t.Context(), day); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.Tidy(t.Context(), day))
 	late := minimal(newFence(t, o.Store))
 	late.ID, late.Decision.Effect = spend.NewID(day), spend.Block
 	if err := audittest.Record(t.Context(), o.Store, late); err == nil {
@@ -273,10 +266,7 @@ func TestDetachViolationsKilled(t *testing.T) {
 			if step == "archive" {
 				leaveHalf(t, o.dir, "violations-"+o.months[0].Format("2006-01"))
 			}
-			before, err := o.Events(t.Context(), audit.EventQuery{Limit: 100})
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(o.Events(t.Context(), audit.EventQuery{Limit: 100}))(t)
 			killAt(t, step, "violations", o.url, o.dir, o.after())
 			noted := slices.Contains([]string{"trim", "reread", "delete", "delete again", "vacuum"}, step)
 			if (o.noted(t) == 1) != noted {

@@ -6,22 +6,17 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // TestEventLetters has every type of events numbered by the schema, described there,
 // and derived by the verifier.
 func TestEventLetters(t *testing.T) {
 	t.Parallel()
-	files, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(migrationFiles.ReadDir("migrations"))(t)
 	var described, numbered string // by the newest event_sources
 	for _, file := range files {
-		text, err := migrationFiles.ReadFile("migrations/" + file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(migrationFiles.ReadFile("migrations/" + file.Name()))(t)
 		described += strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n-- ", "\n")), " ")
 		if _, begun, found := strings.Cut(string(text), "FUNCTION event_sources("); found {
 			numbered, _, _ = strings.Cut(begun, "$$;")

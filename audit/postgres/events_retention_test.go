@@ -8,6 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestYoungEventStays numbers an event while a removal, which found nothing but old ones, waits
@@ -22,16 +23,12 @@ func TestYoungEventStays(t *testing.T) {
 		_, headErr := s.EventsHead(t.Context())
 		return errors.Join(err, headErr)
 	}
-	if err := happen(time.Now().Add(-50 * 24 * time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, happen(time.Now().Add(-50*24*time.Hour)))
 	tx, err := connect(t, url).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE webhooks IN EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "LOCK TABLE webhooks IN EXCLUSIVE MODE"))(t)
 	removed := make(chan error, 1)
 	go func() {
 		_, err := s.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now())
@@ -39,9 +36,7 @@ func TestYoungEventStays(t *testing.T) {
 	}()
 	waitFor(t, url, "the removal", "SELECT EXISTS (SELECT FROM "+ownLocks+" WHERE NOT granted AND relation = 'webhooks'::regclass)")
 	err = happen(time.Now())
-	if err := errors.Join(err, tx.Rollback(t.Context()), <-removed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, tx.Rollback(t.Context()), <-removed))
 	page, err := s.Events(t.Context(), audit.EventQuery{Limit: 10})
 	if err != nil || len(page.Events) != 1 || page.Events[0].Sequence != 2 {
 		t.Errorf("left are %+v, %v", page.Events, err)

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // approval makes an approval that waits for one person.
@@ -199,9 +200,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	"a decision has its number before the request": func(t *testing.T, f *feeding) {
 		decision := f.begun(t)
 		id := f.approval(t)
-		if _, err := decision.Exec(t.Context(), approve, [16]byte(id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(decision.Exec(t.Context(), approve, [16]byte(id)))(t)
 		end(t, decision.Commit)
 		f.news(t, "both", 3)
 	},
@@ -213,9 +212,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			END $$`)
 		insert(t, f.reads, "busy", 1, time.Minute)
 		held, step := f.session(t, pgx.ReadCommitted), f.session(t, pgx.ReadCommitted)
-		if _, err := held.Exec(t.Context(), "SELECT pg_advisory_xact_lock(42)"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(held.Exec(t.Context(), "SELECT pg_advisory_xact_lock(42)"))(t)
 		done := make(chan error, 1)
 		go func() {
 			_, err := step.Exec(t.Context(), "SELECT sequence_events(2)")
@@ -238,9 +235,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		insert(t, f.reads, "busy", 5, time.Minute)
 		f.news(t, "at first", 5)
 		held := f.session(t, pgx.ReadCommitted)
-		if _, err := held.Exec(t.Context(), "SELECT pg_advisory_xact_lock('event_state'::regclass::oid::integer, 0)"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(held.Exec(t.Context(), "SELECT pg_advisory_xact_lock('event_state'::regclass::oid::integer, 0)"))(t)
 		f.news(t, "without the lock", 0)
 		end(t, held.Rollback)
 	},
@@ -284,9 +279,7 @@ func (f *feeding) steps(t *testing.T, most int) {
 		tx := f.session(t, pgx.ReadCommitted)
 		complete := number(t, tx, most)
 		end(t, tx.Commit)
-		if err := tx.Conn().Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.Conn().Close(t.Context()))
 		if complete {
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func answerLost(t *testing.T, lose func(*proxy) error) {
@@ -23,15 +24,11 @@ func answerLost(t *testing.T, lose func(*proxy) error) {
 	p := newProxy(t, url)
 	s := open(t, p.url, false)
 	c := long(newFence(t, s))
-	if err := lose(p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lose(p))
 	if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnknown) {
 		t.Fatalf("got %v, want ErrUnknown", err)
 	}
-	if err := s.Fence(t.Context(), c.Fence.Node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Fence(t.Context(), c.Fence.Node))
 	if !recorded(t, direct, c) {
 		t.Error("the check is not recorded")
 	}
@@ -68,9 +65,7 @@ func TestCommitStuck(t *testing.T) {
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			if err := end(ctx, direct, c.Fence); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, end(ctx, direct, c.Fence))
 			if took := time.Since(start); took < 300*time.Millisecond {
 				t.Errorf("ended the session after %v, before it had its chance", took)
 			}
@@ -92,9 +87,7 @@ func TestDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocker := connect(t, url)
-	if _, err := blocker.Exec(t.Context(), "BEGIN; LOCK TABLE checks IN EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(blocker.Exec(t.Context(), "BEGIN; LOCK TABLE checks IN EXCLUSIVE MODE"))(t)
 	c := minimal(f)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -105,12 +98,8 @@ func TestDeadline(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("took %v", took)
 	}
-	if _, err := blocker.Exec(t.Context(), "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Fence(t.Context(), f.Node); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(blocker.Exec(t.Context(), "COMMIT"))(t)
+	must.Do(t, s.Fence(t.Context(), f.Node))
 	if !recorded(t, s, c) {
 		t.Error("the abandoned commit was cut off")
 	}
@@ -122,12 +111,8 @@ func TestFenceWaits(t *testing.T) {
 	s := open(t, url, true)
 	f := newFence(t, s)
 	slow := connect(t, url)
-	if _, err := slow.Exec(t.Context(), "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := slow.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(slow.Exec(t.Context(), "BEGIN ISOLATION LEVEL READ COMMITTED"))(t)
+	must.Get(slow.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)))(t)
 	fenced := make(chan error, 1)
 	go func() { fenced <- s.Fence(t.Context(), f.Node) }()
 	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'fenced_nodes'::regclass AND NOT granted)`)
@@ -219,19 +204,13 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, commit func(spend.F
 	} {
 		f := newFence(t, s)
 		other := connect(t, url)
-		if _, err := other.Exec(t.Context(), "BEGIN"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.Exec(t.Context(), test.sql, [16]byte(f.Node)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(other.Exec(t.Context(), "BEGIN"))(t)
+		must.Get(other.Exec(t.Context(), test.sql, [16]byte(f.Node)))(t)
 		outcome := make(chan error, 1)
 		go func() { outcome <- commit(f) }()
 		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+`
 			WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND NOT granted)`)
-		if _, err := other.Exec(t.Context(), "COMMIT"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(other.Exec(t.Context(), "COMMIT"))(t)
 		if err := <-outcome; !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %v", test.sql, err, test.want)
 		}
@@ -249,9 +228,7 @@ func TestStricterIsolation(t *testing.T) {
 	for level, allowed := range map[string]bool{"READ COMMITTED": true, "REPEATABLE READ": false, "SERIALIZABLE": false} {
 		for _, call := range []string{"SELECT begin_commit($1, $2)", emptyRecord} {
 			conn := connect(t, url)
-			if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL "+level))(t)
 			_, err := conn.Exec(t.Context(), call, [16]byte(f.Node), [16]byte(f.Epoch))
 			if (err == nil) != allowed {
 				t.Errorf("%s: %s: got %v", level, call, err)
@@ -282,21 +259,15 @@ func TestKeysAreTakenInOrder(t *testing.T) {
 	}
 	const take = "INSERT INTO idempotency_keys (key_hash, check_id, expires_at) VALUES ($1, $2, now() + interval '1 day')"
 	blocker := connect(t, url)
-	if _, err := blocker.Exec(t.Context(), "BEGIN"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := blocker.Exec(t.Context(), take, second[:], [16]byte(batch[1].ID)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(blocker.Exec(t.Context(), "BEGIN"))(t)
+	must.Get(blocker.Exec(t.Context(), take, second[:], [16]byte(batch[1].ID)))(t)
 	outcome := make(chan error, 1)
 	go func() { outcome <- audittest.Record(t.Context(), s, batch...) }()
 	waitFor(t, url, "a commit that waits", commitWaits)
 	if _, err := connect(t, with(t, url, "lock_timeout", "100ms")).Exec(t.Context(), take, first[:], [16]byte(batch[0].ID)); err != nil {
 		t.Errorf("the later key is taken already: %v", err)
 	}
-	if _, err := blocker.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(blocker.Exec(t.Context(), "ROLLBACK"))(t)
 	if taken, ok := errors.AsType[*audit.KeysTakenError](<-outcome); !ok || !slices.Equal(taken.Hashes, []spend.Hash{first}) {
 		t.Errorf("got %v, want the one key taken", taken)
 	}
@@ -325,9 +296,7 @@ func TestSessionsEnded(t *testing.T) {
 		}
 		return err
 	}
-	if err := all(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, all())
 	killer := connect(t, url)
 	for range 5 {
 		var ended int
@@ -336,9 +305,7 @@ func TestSessionsEnded(t *testing.T) {
 			t.Fatalf("ended %d sessions, %v", ended, err)
 		}
 		waitFor(t, url, "the sessions to end", "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = '"+name+"')")
-		if err := all(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, all())
 	}
 }
 

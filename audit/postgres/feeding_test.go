@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/bench/must"
 )
 
 // feeding is a schema with sessions that are stopped in the middle of their work, and a reader that
@@ -26,10 +27,7 @@ const patient = 4 * time.Second
 func (f *feeding) next(t *testing.T) (events []audit.Event) {
 	t.Helper()
 	for {
-		page, err := f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.Events(t.Context(), audit.EventQuery{After: f.cursor, Limit: 7}))(t)
 		for _, e := range page.Events {
 			if e.Sequence <= f.cursor {
 				t.Fatalf("sequence %d after %d", e.Sequence, f.cursor)
@@ -72,9 +70,7 @@ func (f *feeding) whole(t *testing.T) {
 // number takes a step in a session.
 func number(t *testing.T, tx pgx.Tx, most int) (complete bool) {
 	t.Helper()
-	if err := tx.QueryRow(context.Background(), "SELECT sequence_events($1)", most).Scan(&complete); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.QueryRow(context.Background(), "SELECT sequence_events($1)", most).Scan(&complete))
 	return complete
 }
 
@@ -82,9 +78,7 @@ func number(t *testing.T, tx pgx.Tx, most int) (complete bool) {
 func (f *feeding) begun(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx := f.session(t, pgx.ReadCommitted)
-	if _, err := tx.Exec(t.Context(), "SELECT pg_current_xact_id()"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "SELECT pg_current_xact_id()"))(t)
 	return tx
 }
 

@@ -16,15 +16,12 @@ import (
 	writing "spendgate/audit/commit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 func foldingKey(t *testing.T) checkpoint.Key {
 	t.Helper()
-	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return must.Get(checkpoint.NewKey(bytes.Repeat([]byte{7}, 32)))(t)
 }
 
 // longChain is a trail with old days and a chain that has batches of these days and one batch of
@@ -60,9 +57,7 @@ func (l *longChain) commit(t *testing.T, at time.Time) *spend.Check {
 	t.Helper()
 	c := minimal(l.fence)
 	c.ID, c.Action.PolicyID = spend.NewID(at), "p"
-	if err := l.writer.Append(c).Final(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.writer.Append(c).Final())
 	l.checks = append(l.checks, c)
 	return c
 }
@@ -73,9 +68,7 @@ func (l *longChain) report(t *testing.T, of *spend.Check, at time.Time) *spend.O
 		ID: spend.NewOutcomeID(at), CheckID: of.ID, Check: of, Step: 1, Number: 1, Status: spend.Failed, Release: spend.ReleaseNone,
 		Reference: "psp-1", Note: "a \"note\" – ü", KeyID: "key_1", RequestID: "req_1", Fence: l.fence,
 	}
-	if err := l.writer.AppendOutcome(o).Final(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.writer.AppendOutcome(o).Final())
 	return o
 }
 
@@ -125,10 +118,7 @@ func (l *longChain) counted(t *testing.T) []audit.CheckCount {
 func TestFold(t *testing.T) {
 	l := newLongChain(t)
 	l.proved(t)
-	heads, err := l.Heads(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := must.Get(l.Heads(t.Context()))(t)
 	counts := l.counted(t)
 	var left []NotFolded
 	done, found, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u NotFolded) { left = append(left, u) } })
@@ -301,16 +291,12 @@ func TestFoldOfTheDatabase(t *testing.T) {
 		}
 	}
 	refused("what is not counted", "not counted", fold(day, 1, 3, zero))
-	if err := l.CountChecks(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.CountChecks(t.Context()))
 	refused("a day that is here", "still here", fold(time.Now().UTC().Format(time.DateOnly), 1, 3, zero))
 	refused("behind a gap", "not those", fold(day, 2, 3, zero))
 	refused("a head of another", "not those", fold(day, 1, 3, `'\x01'`))
 	refused("the last", "not those", fold(day, 1, 8, zero))
-	if err := fold(day, 1, 3, zero); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fold(day, 1, 3, zero))
 	_, err := l.reads.Exec(t.Context(), "SELECT fold_chains($1, manifest_sha256, ARRAY[f]) FROM folded_chains AS f", l.first.AddDate(0, 0, 1))
 	refused("again", "not those", err)
 	if n := l.left(t); n != 5 {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestAllowed: a role that lacks one of the rights that nodes are granted is told which, and one
@@ -23,14 +24,9 @@ func TestAllowed(t *testing.T) {
 	db := connect(t, owner)
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := db.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(t.Context(), statement))(t)
 	}
-	text, err := os.ReadFile("../../deploy/postgres/grants.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../deploy/postgres/grants.sql"))(t)
 	script, name := string(text), "lesser "+rand.Text()
 	role := pgx.Identifier{name}.Sanitize()
 	exec("CREATE ROLE " + role + " LOGIN PASSWORD 'lesser'")
@@ -41,10 +37,7 @@ func TestAllowed(t *testing.T) {
 			}
 		}
 	})
-	u, err := url.Parse(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(owner))(t)
 	u.User = url.UserPassword(name, "lesser")
 	lacks := func(want string) {
 		t.Helper()
@@ -84,7 +77,5 @@ func grantAtOnce(t *testing.T, url, script, name string) {
 		granting.Go(func() { failures[i] = Grant(t.Context(), url, script, name) })
 	}
 	granting.Wait()
-	if err := errors.Join(failures...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(failures...))
 }

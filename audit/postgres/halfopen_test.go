@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestHalfOpenNetwork: a network silently loses what is sent. When it works again, one question
@@ -22,14 +23,8 @@ func TestHalfOpenNetwork(t *testing.T) {
 }
 
 func testHalfOpenNetwork(t *testing.T, readers string) {
-	direct, err := url.Parse(migrated(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	network, err := fleet.NewProxy(direct.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(url.Parse(migrated(t)))(t)
+	network := must.Get(fleet.NewProxy(direct.Host))(t)
 	t.Cleanup(func() { _ = network.Close() })
 	open(t, direct.String(), true)
 	direct.Host = network.Addr

@@ -8,16 +8,15 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/bench/must"
 )
 
 // The host that took writes last is tried first, with both of its ways to
 // connect; the others follow in the order of the URL.
 func TestHostThatTookWritesIsFirst(t *testing.T) {
 	const url = "postgres://u:p@one:5432,two:5433,three:5434/db?sslmode=prefer"
-	config, err := pgconn.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(pgconn.ParseConfig(url))(t)
 	config.LookupFunc = func(context.Context, string) ([]string, error) { return []string{"192.0.2.2"}, nil }
 	config.AfterConnect = func(context.Context, *pgconn.PgConn) error { return nil }
 	var h hosts
@@ -39,9 +38,7 @@ func TestHostThatTookWritesIsFirst(t *testing.T) {
 	if got := tried(); got != asGiven {
 		t.Errorf("an address that nobody looked up: %s", got)
 	}
-	if _, err := config.LookupFunc(t.Context(), "two"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(config.LookupFunc(t.Context(), "two"))(t)
 	h.tookWrites(&net.TCPAddr{IP: net.ParseIP("192.0.2.2"), Port: 5433})
 	want := "two:5433 true, two:5433 false, one:5432 true, one:5432 false, three:5434 true, three:5434 false"
 	if got := tried(); got != want {

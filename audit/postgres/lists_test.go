@@ -14,6 +14,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestSlowLists: lists and tasks that do not end in time take no connection from commits, do not keep
@@ -22,18 +23,12 @@ func TestSlowLists(t *testing.T) {
 	url := fleet.TestSchema(t)
 	s := open(t, with(t, url, "pool_max_conns", "2"), true)
 	f := newFence(t, s)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
 	commits := func() (ports []string) {
 		t.Helper()
 		for range writers { // each session in turn
-			err := audittest.Record(t.Context(), s, minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: f.Epoch}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, audittest.Record(t.Context(), s, minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: f.Epoch})))
 		}
 		for range writers {
 			session := <-s.writers.idle
@@ -66,9 +61,7 @@ func hangingLists(t *testing.T, s *Store, f spend.Fence, conn *pgx.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE violations, outcomes, budget_counters, approvals"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "LOCK TABLE violations, outcomes, budget_counters, approvals"))(t)
 	var lists sync.WaitGroup
 	for name, list := range map[string]func(context.Context) error{
 		"violations": func(ctx context.Context) error {
@@ -112,7 +105,5 @@ func hangingLists(t *testing.T, s *Store, f spend.Fence, conn *pgx.Conn) {
 			t.Fatalf("%d backends go on with lists that nobody waits for, %v", active, err)
 		}
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback(t.Context()))
 }

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // hanging passes connections on, and while it hangs accepts new ones and says nothing.
@@ -26,10 +27,7 @@ type hanging struct {
 
 func newHanging(t *testing.T, target string) *hanging {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	h := &hanging{Listener: listener}
 	go func() {
@@ -60,15 +58,10 @@ func newHanging(t *testing.T, target string) *hanging {
 // keep redemptions waiting while other connections are available. Without any, redemptions are
 // refused in time.
 func TestLookupsWhileConnectingHangs(t *testing.T) {
-	direct, err := url.Parse(fleet.TestSchema(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	direct := must.Get(url.Parse(fleet.TestSchema(t)))(t)
 	recorder := open(t, direct.String(), true)
 	check := minimal(newFence(t, recorder))
-	if err := audittest.Record(t.Context(), recorder, check); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), recorder, check))
 	pooler := newHanging(t, direct.Host)
 	direct.Host = pooler.Addr().String()
 	const patience = 800 * time.Millisecond // of all look-ups that wait for one query

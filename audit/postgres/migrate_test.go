@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // A database in which there is no trail is told as such.
@@ -29,14 +30,8 @@ func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
 // TestMigrationsAreFrozen: a migration that was released never changes, since databases that have had it do not
 // have it again. testdata/migrations.sha256 has the hashes of all that were.
 func TestMigrationsAreFrozen(t *testing.T) {
-	list, err := os.ReadFile("testdata/migrations.sha256")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(os.ReadFile("testdata/migrations.sha256"))(t)
+	names := must.Get(migrationFiles.ReadDir("migrations"))(t)
 	var are []string
 	for i, text := range migrations() {
 		are = append(are, fmt.Sprintf("%x  %s", sha256.Sum256([]byte(text)), names[i].Name()))
@@ -74,9 +69,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	s := open(t, url, true)
 	f := newFence(t, s)
 	reader, observer := connect(t, url), connect(t, url)
-	if _, err := reader.Exec(ctx, "BEGIN; SELECT count(*) FROM checks"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(reader.Exec(ctx, "BEGIN; SELECT count(*) FROM checks"))(t)
 	next := append(slices.Clone(migrations()), "ALTER TABLE outcomes ADD COLUMN more text", "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
 	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
@@ -99,9 +92,7 @@ func TestMigrationGivesWay(t *testing.T) {
 			}
 		}
 	}
-	if _, err := reader.Exec(ctx, "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(reader.Exec(ctx, "COMMIT"))(t)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +116,7 @@ func TestMigrationOutlastsVacuum(t *testing.T) {
 	f := newFence(t, s)
 	vacuum, other, observer := connect(t, url), connect(t, url), connect(t, url)
 	for conn, table := range map[*pgx.Conn]string{vacuum: "checks", other: "webhooks"} {
-		if _, err := conn.Exec(ctx, "BEGIN; LOCK TABLE "+table+" IN SHARE UPDATE EXCLUSIVE MODE"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Exec(ctx, "BEGIN; LOCK TABLE "+table+" IN SHARE UPDATE EXCLUSIVE MODE"))(t)
 	}
 	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
@@ -138,9 +127,7 @@ func TestMigrationOutlastsVacuum(t *testing.T) {
 	if err := audittest.Record(ctx, s, minimal(f)); err != nil {
 		t.Errorf("a commit amid a migration that waits for a vacuum: %v", err)
 	}
-	if _, err := vacuum.Exec(ctx, "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(vacuum.Exec(ctx, "COMMIT"))(t)
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

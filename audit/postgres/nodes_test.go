@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // A node's note stands for a while, says since when the node has used its Redis, and goes with the node.
@@ -14,11 +15,7 @@ func TestNodes(t *testing.T) {
 	note := NodeNote{Process: spend.NewID(time.Now()), Node: spend.NewID(time.Now()), Host: "a:9090", Redis: "one"}
 	noted := func() time.Time {
 		t.Helper()
-		since, err := store.NoteNode(t.Context(), note)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return since
+		return must.Get(store.NoteNode(t.Context(), note))(t)
 	}
 	first := noted()
 	if again := noted(); again != first {
@@ -39,9 +36,7 @@ func TestNodes(t *testing.T) {
 	}
 	old := func(of string) {
 		t.Helper()
-		if _, err := store.reads.Exec(t.Context(), "UPDATE nodes SET seen = now() - $1::text::interval", of); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.reads.Exec(t.Context(), "UPDATE nodes SET seen = now() - $1::text::interval", of))(t)
 	}
 	count := func() (listed, kept int) {
 		t.Helper()
@@ -59,16 +54,12 @@ func TestNodes(t *testing.T) {
 		t.Errorf("a node that was not seen for a minute: %d listed, %d kept", listed, kept)
 	}
 	old("2 days")
-	if err := store.Tidy(t.Context(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Tidy(t.Context(), time.Now()))
 	if _, kept := count(); kept != 0 {
 		t.Error("a node that is gone is kept")
 	}
 	noted()
-	if err := store.RemoveNode(t.Context(), note.Process); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.RemoveNode(t.Context(), note.Process))
 	if _, kept := count(); kept != 0 {
 		t.Error("a node that stopped is kept")
 	}

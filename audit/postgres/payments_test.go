@@ -13,6 +13,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // ofPayment makes a check one of the payment, which its commit changes.
@@ -45,16 +46,12 @@ func TestKeptChecks(t *testing.T) {
 		if c.Payment == nil {
 			c.ID = spend.NewID(at)
 		}
-		if err := l.writer.Append(c).Final(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.writer.Append(c).Final())
 		return c
 	}
 	report := func(o *spend.Outcome) {
 		o.Fence = l.fence
-		if err := l.writer.AppendOutcome(o).Final(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.writer.AppendOutcome(o).Final())
 	}
 	p, own := &spend.Payment{Key: "order"}, &spend.Payment{Namespace: "executor", Key: "order"}
 	at := l.first.Add(10 * time.Hour)
@@ -125,13 +122,9 @@ func TestLapsesAreForgotten(t *testing.T) {
 	statement(t, url, "SELECT make_partition('"+day+"')")
 	for _, c := range []*spend.Check{redeemed, left} {
 		c.RedeemBy = time.Now().Add(-time.Second)
-		if err := audittest.Record(t.Context(), s, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, c))
 	}
-	if err := audittest.RecordAll(t.Context(), s, nil, redemption(redeemed)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.RecordAll(t.Context(), s, nil, redemption(redeemed)))
 	statement(t, url, `INSERT INTO outcomes (outcome_id, check_id, node, epoch, step, number, status, release, key_id, request_id, may_release)
 		SELECT gen_random_uuid(), ('00000000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid, gen_random_uuid(), gen_random_uuid(), 1, 0,
 			'r', 'n', 'k', 'r', false
@@ -166,9 +159,7 @@ func TestPaymentsInOneOrder(t *testing.T) {
 			c.Approval = &spend.ApprovalRequest{Required: 1, Expires: time.Hour, UseWithin: time.Hour}
 			c.Approval.ActionHash = spend.ActionHash(c)
 			asked[i] = ofPayment(p, c, time.Now())
-			if err := audittest.Record(t.Context(), s, c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, audittest.Record(t.Context(), s, c))
 			result, err := s.Decide(t.Context(), audit.ApprovalDecisionRequest{
 				ApprovalID: c.ID, Approves: true, ActionHash: c.Approval.ActionHash, By: audit.Actor{KeyID: "k", Principal: "bob"},
 			})
@@ -201,18 +192,14 @@ func TestPaymentsInOneOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := hold.Exec(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(hold.Exec(t.Context(), first))(t)
 		errs := make([]error, 2)
 		var both sync.WaitGroup
 		for i := range commits {
 			both.Go(func() { errs[i] = audittest.Record(t.Context(), stores[i], commits[i]...) })
 		}
 		time.Sleep(300 * time.Millisecond)
-		if err := hold.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, hold.Rollback(t.Context()))
 		both.Wait()
 		recorded := 0
 		for _, err := range errs {

@@ -15,6 +15,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // plan is a node of EXPLAIN's tree.
@@ -83,9 +84,7 @@ func prepareViolations(t *testing.T) *Store {
 			'h', 1, 'USD', CASE WHEN i IN (77, 3000, 90000) THEN 'rare' WHEN i < 90000 AND i %% 2 = 0 THEN 'hot' ELSE 'agent-' || i %% 5000 END,
 			'policy', 'customer', 'rule', 'a description of the usual length', 'key' FROM generate_series(1, %d) AS i`, planRows))
 	for range 3 {
-		if err := s.CountViolations(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.CountViolations(t.Context()))
 	}
 	statement(t, url, "ANALYZE violations, violation_counts")
 	// And violations that are newer than the counts.
@@ -140,10 +139,7 @@ func pageIndex(q audit.ViolationQuery) string {
 func faults(t *testing.T, tx pgx.Tx, q audit.ViolationQuery) (all []string) {
 	t.Helper()
 	s := selectionOf(q)
-	c, err := readCounted(t.Context(), tx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(readCounted(t.Context(), tx, s))(t)
 	used := make(map[string]map[string]bool)
 	rows, blocks := 0, 0
 	look := func(name, query string, args []any) plan {
@@ -188,10 +184,7 @@ func TestViolationPlans(t *testing.T) {
 	s := prepareViolations(t)
 	ctx := t.Context()
 	inTransaction := func(do func(tx pgx.Tx)) {
-		tx, err := s.reads.Begin(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(s.reads.Begin(ctx))(t)
 		defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 		do(tx)
 	}
@@ -207,9 +200,7 @@ func TestViolationPlans(t *testing.T) {
 		"DROP INDEX violations_agent_kind", "DROP INDEX violations_xid",
 	} {
 		inTransaction(func(tx pgx.Tx) {
-			if _, err := tx.Exec(ctx, drop); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(tx.Exec(ctx, drop))(t)
 			if !slices.ContainsFunc(slices.Collect(maps.Values(listings())), func(q audit.ViolationQuery) bool { return faults(t, tx, q) != nil }) {
 				t.Errorf("%s: nobody notices", drop)
 			}
@@ -220,10 +211,7 @@ func TestViolationPlans(t *testing.T) {
 // TestExpiryPlan: who removes expired keys reads no others, however many live.
 func TestExpiryPlan(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx, err := s.reads.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	const expired = 10
 	for _, prepare := range []string{
@@ -231,9 +219,7 @@ func TestExpiryPlan(t *testing.T) {
 			now() + CASE WHEN i <= %d THEN -1 ELSE 1 END * interval '1 hour' FROM generate_series(1, 20000) AS i`, expired),
 		"ANALYZE idempotency_keys",
 	} {
-		if _, err := tx.Exec(t.Context(), prepare); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(t.Context(), prepare))(t)
 	}
 	bound := false
 	explain(t, tx, deleteExpired, []any{5000}).walk(func(p plan) {
@@ -263,10 +249,7 @@ func TestSelectionEnds(t *testing.T) {
 // statistics, too.
 func TestNamedCounters(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx, err := s.reads.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	q := audit.CounterQuery{PolicyID: "p", RuleID: "r", Since: 1, Subject: [][]string{{"agent-1", "agent-2"}}, Limit: 20}
 	for i, id := range q.CounterIDs() {
@@ -282,9 +265,7 @@ func TestNamedCounters(t *testing.T) {
 	}
 	query, args := counterListing(&q)
 	for _, prepare := range []string{"SELECT", "ANALYZE budget_counters"} {
-		if _, err := tx.Exec(t.Context(), prepare); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(t.Context(), prepare))(t)
 		rows, filtered := 0, 0
 		explain(t, tx, query, args).walk(func(p plan) {
 			if p.Relation == "budget_counters" {

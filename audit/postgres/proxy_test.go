@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"spendgate/bench/must"
 )
 
 // proxy stands between a store and the database and loses the messages that a test names. It
@@ -30,14 +32,8 @@ const commitLength = 4000
 
 func newProxy(t *testing.T, database string) *proxy {
 	t.Helper()
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(database))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	p := &proxy{target: u.Host}
 	u.Host = listener.Addr().String()

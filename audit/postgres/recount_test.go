@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestRecountInSteps has many violations counted again in small steps, while
@@ -122,10 +123,7 @@ func TestCountedAt(t *testing.T) {
 	t.Cleanup(s.Close)
 	gauge := func() float64 {
 		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(registry.Gather())(t)
 		for _, f := range families {
 			if f.GetName() == "spendgate_audit_violations_counted_timestamp_seconds" {
 				return f.GetMetric()[0].GetGauge().GetValue()
@@ -141,9 +139,7 @@ func TestCountedAt(t *testing.T) {
 		t.Errorf("counted at %v before it was", at)
 	}
 	before := time.Now().Unix()
-	if err := s.CountViolations(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CountViolations(t.Context()))
 	first := gauge()
 	if first < float64(before) || first > float64(time.Now().Unix()) {
 		t.Errorf("counted at %v, now it is %v", first, before)
@@ -152,13 +148,8 @@ func TestCountedAt(t *testing.T) {
 	f := newFence(t, s)
 	c := minimal(f)
 	c.Decision.Effect, c.Action.AgentID = spend.Block, "busy"
-	if err := audittest.Record(t.Context(), s, c); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := s.reads.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, c))
+	tx := must.Get(s.reads.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	step(t, tx, 10)
 	s.countedAt.Store(1)
 	if err := s.CountViolations(t.Context()); err != nil {
@@ -207,9 +198,7 @@ func TestRestoredWebhooks(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
 	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes()[:1], Active: true, CreatedAt: time.Now()}
-	if err := s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0))
 	s.Close()
 	for _, want := range []int{1, 0} {
 		r, err := BeginRestored(t.Context(), url)

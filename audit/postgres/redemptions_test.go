@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // redemption is the first step of a check, which may be redeemed for a minute.
@@ -34,9 +35,7 @@ func TestDoubtsAreDue(t *testing.T) {
 	var all []spend.ID
 	for i := range 4 {
 		c := minimal(f)
-		if err := audittest.RecordAll(t.Context(), s, []*spend.Check{c}, redemption(c)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.RecordAll(t.Context(), s, []*spend.Check{c}, redemption(c)))
 		statement(t, url, fmt.Sprintf("UPDATE redemptions_open SET redeemed_at = redeemed_at - interval '%d seconds' WHERE check_id = '%s'",
 			870+20*i, c.ID.Text("")))
 		all = append(all, c.ID)
@@ -62,9 +61,7 @@ func TestRestoredIsNotRedeemed(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
 	before := minimal(newFence(t, s))
-	if err := s.Commit(t.Context(), []*spend.Check{before}, nil, audittest.Link(1, before)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Commit(t.Context(), []*spend.Check{before}, nil, audittest.Link(1, before)))
 	s.Close()
 	_, err := BeginRestored(t.Context(), url)
 	for until := time.Now().Add(time.Minute); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
@@ -94,9 +91,7 @@ func TestRemembered(t *testing.T) {
 	f := newFence(t, s)
 	record := func(checks ...*spend.Check) {
 		t.Helper()
-		if err := audittest.Record(t.Context(), s, checks...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, checks...))
 	}
 	untouched := func(c *spend.Check) (found, same bool) {
 		t.Helper()
@@ -120,9 +115,7 @@ func TestRemembered(t *testing.T) {
 			t.Errorf("look-up %d: found %t, remembered %t", n, found, same)
 		}
 	}
-	if err := audittest.RecordAll(t.Context(), s, nil, redemption(reported)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.RecordAll(t.Context(), s, nil, redemption(reported)))
 	if found, _ := untouched(reported); found {
 		t.Error("a redeemed check is remembered as untouched")
 	}
@@ -139,22 +132,16 @@ func TestRememberedOverReconnect(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
 	f := newFence(t, s)
-	if _, err := s.Untouched(t.Context(), []spend.ID{f.Node}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Untouched(t.Context(), []spend.ID{f.Node}))(t)
 	given, kept := minimal(f), minimal(f)
-	if err := audittest.Record(t.Context(), s, given, kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, given, kept))
 	if found, err := s.Untouched(t.Context(), []spend.ID{given.ID}); err != nil || len(found) != 1 || found[0] != given {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	s.writers.close() // the connections are gone
 	s.writers = newSessions(s.writers.config, s.writers.hosts, 2, &s.losses)
 	for range 2 { // others' commits may come first, over each connection
-		if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, minimal(f)))
 	}
 	for n, refused := range []bool{true, false} {
 		err := audittest.RecordAll(t.Context(), s, nil, redemption(given))
@@ -188,9 +175,7 @@ func TestUnreadReadsTwoDays(t *testing.T) {
 		return c
 	}
 	now, before, long := aged(0), aged(24*time.Hour-time.Minute), aged(60*time.Hour)
-	if err := audittest.Record(t.Context(), s, now, before, long); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, now, before, long))
 	if err := audittest.RecordAll(t.Context(), s, nil, unread(long)); !errors.As(err, new(*audit.ReportedError)) {
 		t.Errorf("of an earlier day: %v", err)
 	}
@@ -212,30 +197,21 @@ func TestUnreadReadsTwoDays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := session.exchange(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(session.exchange(t.Context(), 0))(t)
 		s.writers.give(session)
 	}
 	for range 2 * cap(s.writers.idle) {
 		next := aged(0)
-		if err := audittest.Record(t.Context(), s, next); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, next))
 		if err := audittest.RecordAll(t.Context(), s, nil, unread(next)); err != nil {
 			t.Errorf("behind midnight: %v", err)
 		}
 	}
 	var days int
-	tx, err := s.reads.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.reads.Begin(t.Context()))(t)
 	defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
 	none := strings.ReplaceAll(unreadQuery(unreadFrom(time.Now())), "$1::unread_row[]", "'{}'::unread_row[]")
-	if _, err := tx.Exec(t.Context(), none); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), none))(t)
 	if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
 		WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days); err != nil || days != unreadDays {
 		t.Errorf("%d days are locked, %v", days, err)
@@ -252,9 +228,7 @@ func TestUnreadMeansRemembered(t *testing.T) {
 	if !s.Unread(own.ID) {
 		t.Error("it is to be read")
 	}
-	if err := audittest.Record(t.Context(), s, own); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, own))
 	if s.Unread(own.ID) {
 		t.Error("what is remembered is not to be read")
 	}
@@ -271,14 +245,9 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 	s := open(t, url, true)
 	statement(t, url, "SELECT make_partition((now() - d * interval '1 day')::date) FROM generate_series(1, 30) AS d")
 	locked := func(pool *pgxpool.Pool, query string) (days int) {
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(pool.Begin(t.Context()))(t)
 		defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
-		if _, err := tx.Exec(t.Context(), query, uuids([]spend.ID{spend.NewID(time.Now())})); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.Exec(t.Context(), query, uuids([]spend.ID{spend.NewID(time.Now())})))(t)
 		if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
 			WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days); err != nil {
 			t.Fatal(err)
@@ -313,9 +282,7 @@ func TestUntouchedOfDays(t *testing.T) {
 		return c
 	}
 	all := []*spend.Check{at(0), at(20 * time.Hour), at(24 * time.Hour), at(48 * time.Hour), at(40 * 24 * time.Hour), at(-2 * time.Hour)}
-	if err := audittest.Record(t.Context(), s, all...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, all...))
 	found := func(checks ...*spend.Check) {
 		t.Helper()
 		var ids []spend.ID
@@ -344,9 +311,7 @@ func TestUntouchedOfDays(t *testing.T) {
 func TestUntouchedPreparedAnew(t *testing.T) {
 	s := open(t, migrated(t), true)
 	c := minimal(newFence(t, s))
-	if err := audittest.Record(t.Context(), s, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, c))
 	find := func() {
 		t.Helper()
 		if found, err := s.Untouched(t.Context(), []spend.ID{c.ID}); err != nil || len(found) != 1 || !reflect.DeepEqual(found[0], c) {
@@ -354,9 +319,7 @@ func TestUntouchedPreparedAnew(t *testing.T) {
 		}
 	}
 	find()
-	if _, err := s.lookups.Exec(t.Context(), "DEALLOCATE ALL"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.lookups.Exec(t.Context(), "DEALLOCATE ALL"))(t)
 	find()
 	s.lookupsFrom.Store(0) // the pause is over
 	find()

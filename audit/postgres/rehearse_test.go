@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestRehearse: a rehearsal records nothing, leaves its connection fit for commits, and
@@ -17,9 +18,7 @@ func TestRehearse(t *testing.T) {
 	s := open(t, url, true)
 	db := connect(t, url)
 	for range 3 {
-		if err := s.Rehearse(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Rehearse(t.Context()))
 	}
 	if rows := texts(t, db, "SELECT 1::text FROM checks UNION ALL SELECT '2' FROM batches UNION ALL SELECT '3' FROM idempotency_keys "+
 		"UNION ALL SELECT '4' FROM violations"); len(rows) > 0 {
@@ -28,9 +27,7 @@ func TestRehearse(t *testing.T) {
 	commit := func() {
 		t.Helper()
 		c := minimal(newFence(t, s))
-		if err := s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 	}
 	commit()
 	if err := s.Rehearse(t.Context()); err != nil {
@@ -40,9 +37,7 @@ func TestRehearse(t *testing.T) {
 
 	exec := func(statement string) {
 		t.Helper()
-		if _, err := db.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(t.Context(), statement))(t)
 	}
 	exec("CREATE TRIGGER broken BEFORE INSERT ON batches EXECUTE FUNCTION refuse_change()")
 	if err := s.Rehearse(t.Context()); err == nil || !strings.Contains(err.Error(), "immutable") {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // TestKeysAreCounted: whatever a node says that its approvals come to, a draft that fewer
@@ -16,13 +17,9 @@ func TestKeysAreCounted(t *testing.T) {
 	by := func(name string) audit.Actor { return audit.Actor{KeyID: "key_" + name, Principal: name} }
 	govern := func(id string) *audit.Draft {
 		p := &audit.Policy{PolicyID: id, Name: "n", Rules: "[]", Changes: `{"from":[{"group":"a","required":1},{"group":"b","required":1}]}`}
-		if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
 		d := &audit.Draft{PolicyID: id, Name: "next", Rules: "[]"}
-		if err := s.PutDraft(t.Context(), by("ann"), d, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.PutDraft(t.Context(), by("ann"), d, time.Now()))
 		return d
 	}
 	// approve records approvals that the node would not have taken, and a rejection by rita.

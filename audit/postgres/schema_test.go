@@ -22,6 +22,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestMigrateTogether starts several nodes on an empty schema.
@@ -79,9 +80,7 @@ func TestPartitions(t *testing.T) {
 	old, future := minimal(f), minimal(f)
 	old.ID = spend.NewID(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
 	future.ID = spend.NewID(later)
-	if err := audittest.Record(ctx, s, old, minimal(f), future); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, s, old, minimal(f), future))
 	if !recorded(t, s, old) || !recorded(t, s, future) {
 		t.Error("a check beyond the partitions is not found")
 	}
@@ -112,9 +111,7 @@ func TestPartitions(t *testing.T) {
 	}
 	next := minimal(f)
 	next.ID = spend.NewID(later.AddDate(0, 0, 1))
-	if err := audittest.Record(ctx, s, next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, s, next))
 	part := "checks_" + later.AddDate(0, 0, 1).Format("20060102")
 	if rows := count(t, s, part); rows != 1 {
 		t.Errorf("%d rows in %s, want 1", rows, part)
@@ -151,16 +148,12 @@ spendgate_audit_partitions_until_timestamp_seconds %d
 		}
 	}
 
-	if err := tidy(0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tidy(0))
 	reaches(daysAhead + 1)
 
 	stray := minimal(newFence(t, s)) // in the day after the next, which then can have no partition
 	stray.ID = spend.NewID(today.AddDate(0, 0, daysAhead+2))
-	if err := audittest.Record(t.Context(), s, stray); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, stray))
 	if err := tidy(4); err == nil {
 		t.Error("a day with rows in the default partition got one of its own")
 	}
@@ -180,9 +173,7 @@ spendgate_audit_partitions_until_timestamp_seconds %d
 
 func count(t *testing.T, s *Store, table string) (rows int) {
 	t.Helper()
-	if err := s.reads.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.reads.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows))
 	return rows
 }
 
@@ -218,9 +209,7 @@ func TestHorizon(t *testing.T) {
 		{week, 7 * 24 * time.Hour},
 		{pass(0, time.Minute), 7 * 24 * time.Hour},
 	} {
-		if err := audittest.Record(ctx, s, step.check); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(ctx, s, step.check))
 		mustReach(step.want)
 	}
 	if guarded := count(t, s, "checks WHERE claimed_ms IS NULL AND until_ms IS NULL"); guarded != 1 {
@@ -236,9 +225,7 @@ func TestHorizon(t *testing.T) {
 	}
 	// Another node, which knows nothing of this, does not lower it.
 	other := open(t, s.reads.Config().ConnString(), false)
-	if err := audittest.Record(ctx, other, pass(0, time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, other, pass(0, time.Minute)))
 	mustReach(7 * 24 * time.Hour)
 }
 
@@ -295,14 +282,9 @@ func TestExecModes(t *testing.T) {
 // TestIndexes shows that the hot look-ups use theirs.
 func TestIndexes(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx, err := s.reads.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was written
-	if _, err := tx.Exec(t.Context(), "SET LOCAL enable_seqscan = off"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "SET LOCAL enable_seqscan = off"))(t)
 	for index, query := range map[string]string{
 		"_pkey":                 "SELECT 1 FROM checks WHERE check_id = ANY ('{00000000000000000000000000000000}')",
 		"fingerprint_check_id":  "SELECT 1 FROM checks WHERE fingerprint = '' AND claimed_ms IS NOT NULL AND until_ms > 0 ORDER BY check_id DESC",
@@ -311,16 +293,11 @@ func TestIndexes(t *testing.T) {
 		"keys_generation":       "SELECT 1 FROM keys WHERE generation > 1",
 		"policies_generation":   "SELECT 1 FROM policies WHERE generation > 1",
 	} {
-		rows, err := tx.Query(t.Context(), "EXPLAIN "+query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(tx.Query(t.Context(), "EXPLAIN "+query))(t)
 		var plan strings.Builder
 		for rows.Next() {
 			var line string
-			if err := rows.Scan(&line); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rows.Scan(&line))
 			plan.WriteString(line + "\n")
 		}
 		if rows.Err() != nil || !strings.Contains(plan.String(), index) {
@@ -332,10 +309,7 @@ func TestIndexes(t *testing.T) {
 // runbookSQL returns the statement of the runbook's command in which a word is.
 func runbookSQL(t *testing.T, word string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operate/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/operate/runbook.md"))(t)
 	found := regexp.MustCompile(`psql "\$OWNER_URL" -c "([^"]*` + word + `[^"]*)"`).FindSubmatch(page)
 	if found == nil {
 		t.Fatalf("the runbook has no command with %s", word)
@@ -345,10 +319,7 @@ func runbookSQL(t *testing.T, word string) string {
 
 // TestRunbookSQL pastes the queries of the runbook.
 func TestRunbookSQL(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operate/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/operate/runbook.md"))(t)
 	url := migrated(t)
 	s := open(t, url, true)
 	c := minimal(newFence(t, s))
@@ -357,9 +328,7 @@ func TestRunbookSQL(t *testing.T) {
 	early := minimal(newFence(t, s))
 	early.KeyID, early.ID = c.KeyID, audit.FirstID(time.Date(2026, 11, 19, 1, 2, 3, 0, time.UTC).UnixMilli())
 	for _, check := range []*spend.Check{c, early} {
-		if err := audittest.Record(t.Context(), s, check); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, check))
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: "[]"}
 	if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
@@ -367,18 +336,13 @@ func TestRunbookSQL(t *testing.T) {
 	}
 	leaked := sha256.Sum256([]byte("svc_live_0123456789abcdef0123456789abcdef")) // the page's
 	k := &audit.Key{ID: spend.NewID(time.Now()), Hash: leaked, Name: "leaked", RateLimitRPM: 1, CreatedAt: time.Now()}
-	if err := s.CreateKey(t.Context(), audit.Actor{}, k); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CreateKey(t.Context(), audit.Actor{}, k))
 	queries := regexp.MustCompile(`psql "\$DATABASE_URL" -c "(SELECT [^"]+)"`).FindAllStringSubmatch(string(page), -1)
 	if len(queries) < 3 {
 		t.Fatalf("%d queries found", len(queries))
 	}
 	for _, q := range queries {
-		rows, err := connect(t, url).Query(t.Context(), q[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(connect(t, url).Query(t.Context(), q[1]))(t)
 		found, err := pgx.CollectRows(rows, pgx.RowToMap)
 		if err != nil {
 			t.Errorf("%s: %v", q[1], err)

@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestSessionWaitsForALogout: a logout whose transaction is not over yet ends the session
@@ -15,9 +16,7 @@ func TestSessionWaitsForALogout(t *testing.T) {
 	t.Parallel()
 	feed := &feeding{counting: newCounting(t)}
 	logout := feed.begun(t)
-	if err := takeTurn(t.Context(), logout, "sessions"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, takeTurn(t.Context(), logout, "sessions"))
 	if _, err := logout.Exec(t.Context(), `INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at)
 		VALUES ('\x01', gen_random_uuid(), 'https://id.example', 'ana', '', now_ms() + 60000)`); err != nil {
 		t.Fatal(err)
@@ -36,9 +35,7 @@ func TestSessionWaitsForALogout(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if err := logout.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, logout.Commit(t.Context()))
 	if err := <-done; !errors.Is(err, audit.ErrSignedOut) {
 		t.Errorf("stored after the logout: %v", err)
 	}

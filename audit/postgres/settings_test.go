@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestSettingsOfTheDatabase: what the owner of the database sets for its sessions
@@ -18,15 +19,11 @@ import (
 func TestSettingsOfTheDatabase(t *testing.T) {
 	ctx := t.Context()
 	url := fleet.OwnTestDatabase(t)
-	if err := Migrate(ctx, url); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Migrate(ctx, url))
 	owner := connect(t, url)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := owner.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(owner.Exec(ctx, sql))(t)
 	}
 	name := owner.Config().Database
 	hostile := map[string]string{
@@ -46,27 +43,16 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, url, false)
-	epoch, err := s.Epoch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(s.Epoch(ctx))(t)
 	c := minimal(spend.Fence{Node: spend.ID{1}, Epoch: epoch})
-	if err := audittest.Record(ctx, s, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(ctx, s, c))
 	if checks, err := s.Checks(ctx, []spend.ID{c.ID}); err != nil || len(checks) != 1 {
 		t.Errorf("%d checks, %v", len(checks), err)
 	}
-	session, err := pgconn.ConnectConfig(ctx, s.writers.config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(pgconn.ConnectConfig(ctx, s.writers.config))(t)
 	defer func() { _ = session.Close(ctx) }() // as above
 	for setting, value := range hostile {
-		results, err := session.Exec(ctx, "SHOW "+setting).ReadAll()
-		if err != nil {
-			t.Fatal(err)
-		}
+		results := must.Get(session.Exec(ctx, "SHOW "+setting).ReadAll())(t)
 		if got := string(results[0].Rows[0][0]); strings.EqualFold(got, value) {
 			t.Errorf("%s is %s", setting, got)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 var writeSchema = flag.Bool("write-schema", false, "write schema.txt instead of comparing with it")
@@ -19,10 +20,7 @@ func TestMadeSchema(t *testing.T) {
 	url := fleet.TestSchema(t)
 	open(t, url, true)
 	statement(t, url, "SELECT make_partition('2001-01-01'), close_day('2001-01-01')")
-	s, err := OpenSnapshot(t.Context(), url, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(OpenSnapshot(t.Context(), url, 1))(t)
 	defer s.Close()
 	found, _, err := s.Schema(t.Context())
 	if err != nil {
@@ -38,9 +36,7 @@ func TestMadeSchema(t *testing.T) {
 	slices.Sort(lines)
 	got := strings.Join(lines, "")
 	if *writeSchema {
-		if err := os.WriteFile("schema.txt", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("schema.txt", []byte(got), 0o644))
 		return
 	}
 	if got != madeSchema {

@@ -9,6 +9,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 const statsNew = 50 // batches that are not counted yet
@@ -22,9 +23,7 @@ func TestStatsPlans(t *testing.T) {
 		SELECT gen_random_uuid(), 1, first_id(1790000000000 + i * 60000::bigint), first_id(1790000000000 + i * 60000::bigint), 1, '', '',
 			ARRAY[ROW(29833333 + i, 'policy-' || i % 5, 100, 20, 3)::check_count] FROM generate_series(`
 	statement(t, url, insert+"1, 60000) AS i")
-	if err := s.CountChecks(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CountChecks(t.Context()))
 	statement(t, url, "ANALYZE batches, check_counts")
 	statement(t, url, insert+"60001, 60050) AS i")
 	from := time.UnixMilli(1790000000000 + 20*60*24*60000).UTC().Truncate(24 * time.Hour)
@@ -67,10 +66,7 @@ func TestStatsPlans(t *testing.T) {
 func TestRecountChecks(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
-	epoch, err := s.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(s.Epoch(t.Context()))(t)
 	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 2)
 	q := audit.CountQuery{From: until.AddDate(0, 0, -4), Until: until, Step: 24 * time.Hour}
 	want := int64(0)
@@ -89,15 +85,11 @@ func TestRecountChecks(t *testing.T) {
 		t.Helper()
 		c := minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})
 		c.Action.PolicyID = "p"
-		if err := audittest.Record(t.Context(), s, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, c))
 		want++
 	}
 	record()
-	if err := s.CountChecks(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CountChecks(t.Context()))
 	record()
 	check("one is new")
 	statement(t, url, "UPDATE check_counts SET allows = 77")
@@ -105,9 +97,7 @@ func TestRecountChecks(t *testing.T) {
 	check("recounted")
 	record()
 	check("one is new again")
-	if err := s.CountChecks(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CountChecks(t.Context()))
 	check("all is counted")
 	statement(t, url, "UPDATE check_count_state SET cluster = 1")
 	check("in another cluster")

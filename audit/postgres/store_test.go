@@ -13,16 +13,14 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // behind returns a URL whose search_path goes on with the schema of another.
 func behind(t testing.TB, text, other string) string {
 	t.Helper()
 	schema := func(text string) string {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(text))(t)
 		return u.Query().Get("search_path")
 	}
 	return with(t, text, "search_path", schema(text)+","+schema(other))
@@ -31,10 +29,7 @@ func behind(t testing.TB, text, other string) string {
 // with sets a parameter of a URL.
 func with(t testing.TB, text, name, value string) string {
 	t.Helper()
-	u, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(text))(t)
 	q := u.Query()
 	q.Set(name, value)
 	u.RawQuery = q.Encode()
@@ -45,10 +40,7 @@ func with(t testing.TB, text, name, value string) string {
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	ctx := context.Background() // cleaning up outlives the test's context
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(ctx, url))(t)
 	t.Cleanup(func() { _ = conn.Close(ctx) }) // some tests have it killed
 	return conn
 }
@@ -67,22 +59,13 @@ type querier interface {
 // texts returns the rows of a query for one text.
 func texts(t *testing.T, db querier, query string) []string {
 	t.Helper()
-	rows, err := db.Query(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	rows := must.Get(db.Query(t.Context(), query))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 }
 
 func statement(t testing.TB, url, sql string) {
 	t.Helper()
-	if _, err := connect(t, url).Exec(context.Background(), sql); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connect(t, url).Exec(context.Background(), sql))(t)
 }
 
 // migrated returns the URL of a schema that is up to date.
@@ -93,10 +76,7 @@ func migrated(t testing.TB) string {
 
 func open(t testing.TB, url string, migrate bool) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: migrate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: migrate}))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -118,9 +98,7 @@ func execOn(s *Store) func(*testing.T, string) error {
 
 func countOn(s *Store) func(*testing.T, string) int {
 	return func(t *testing.T, sql string) (n int) {
-		if err := s.reads.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.reads.QueryRow(t.Context(), sql).Scan(&n))
 		return n
 	}
 }
@@ -167,22 +145,13 @@ func minimal(f spend.Fence) *spend.Check {
 
 func newFence(t testing.TB, s *Store) spend.Fence {
 	t.Helper()
-	epoch, err := s.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	changes, err := s.ConfigChanges(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(s.Epoch(t.Context()))(t)
+	changes := must.Get(s.ConfigChanges(t.Context(), 0))(t)
 	return spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: changes.Stops}
 }
 
 func recorded(t testing.TB, s *Store, c *spend.Check) bool {
 	t.Helper()
-	found, err := s.Checks(t.Context(), []spend.ID{c.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(s.Checks(t.Context(), []spend.ID{c.ID}))(t)
 	return len(found) == 1
 }

@@ -9,21 +9,18 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"spendgate/bench/must"
 )
 
 // The console passes the same cases.
 func TestUnseen(t *testing.T) {
-	text, err := os.ReadFile("testdata/visible.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/visible.json"))(t)
 	var cases []struct {
 		Text   string
 		Unseen []string
 	}
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &cases))
 	for _, c := range cases {
 		var unseen []string
 		var seen sight
@@ -95,10 +92,7 @@ func TestAppendPrintableJSON(t *testing.T) {
 			all = append(all, string(r)+"é")
 		}
 	}
-	text, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(all, "", "  "))(t)
 	printable := string(AppendPrintableJSON(nil, text))
 	if i := strings.IndexFunc(printable, func(r rune) bool { return r != '\n' && Unseen(r) || unicode.Is(unicode.M, r) }); i >= 0 {
 		t.Errorf("%q is printed", printable[i:i+8])

@@ -17,14 +17,12 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func open(t testing.TB, path string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), path, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -41,9 +39,7 @@ func execOn(s *Store) func(*testing.T, string) error {
 
 func countOn(s *Store) func(*testing.T, string) int {
 	return func(t *testing.T, sql string) (n int) {
-		if err := s.reader.QueryRowContext(t.Context(), sql).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.reader.QueryRowContext(t.Context(), sql).Scan(&n))
 		return n
 	}
 }
@@ -92,14 +88,9 @@ func BenchmarkCommit(b *testing.B) {
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	first := open(t, path)
-	epoch, err := first.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(first.Epoch(t.Context()))(t)
 	node := spend.NewID(time.Now())
-	if err := first.Fence(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Fence(t.Context(), node))
 	first.Close()
 	second := open(t, path)
 	if again, err := second.Epoch(t.Context()); err != nil || again != epoch {
@@ -118,16 +109,11 @@ func TestFilesArePrivate(t *testing.T) {
 	for _, before := range []string{"absent", "open to all"} {
 		open(t, path) // the first is open when the second begins, which leaves files as a kill does
 		for _, file := range files {
-			info, err := os.Stat(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(file))(t)
 			if info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %s is %v", before, file, info.Mode())
 			}
-			if err := os.Chmod(file, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(file, 0o666))
 		}
 	}
 }
@@ -153,9 +139,7 @@ func TestOpenTogether(t *testing.T) {
 func TestOtherSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
-	if _, err := s.writer.ExecContext(t.Context(), "PRAGMA user_version = 99"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.writer.ExecContext(t.Context(), "PRAGMA user_version = 99"))(t)
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("Ping accepts schema 99")
 	}
@@ -171,14 +155,8 @@ func TestOtherSchema(t *testing.T) {
 func TestBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s, other := open(t, path), open(t, path)
-	tx, err := other.writer.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	epoch, err := s.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(other.writer.BeginTx(t.Context(), nil))(t)
+	epoch := must.Get(s.Epoch(t.Context()))(t)
 	c := minimal(spend.Fence{Epoch: epoch})
 	start := time.Now()
 	if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnavailable) {
@@ -187,9 +165,7 @@ func TestBusy(t *testing.T) {
 	if took := time.Since(start); took > 2*busyTimeout {
 		t.Errorf("took %v", took)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback())
 	if err := audittest.Record(t.Context(), s, c); err != nil {
 		t.Errorf("with the file free again: %v", err)
 	}
@@ -199,10 +175,7 @@ func TestBusy(t *testing.T) {
 // context lasts.
 func TestTurn(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
-	tx, err := s.writer.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.writer.BeginTx(t.Context(), nil))(t)
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -229,13 +202,8 @@ func TestKilled(t *testing.T) {
 	for range 3 {
 		victim := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 		victim.Env = append(os.Environ(), variable+"="+path)
-		out, err := victim.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := victim.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(victim.StdoutPipe())(t)
+		must.Do(t, victim.Start())
 		var confirmed []spend.ID
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			id, err := spend.ParseID(strings.TrimSpace(lines.Text()), spend.PrefixCheck)
@@ -265,19 +233,14 @@ func TestKilled(t *testing.T) {
 
 func commitForEver(t *testing.T, path string, size int) {
 	s := open(t, path)
-	epoch, err := s.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(s.Epoch(t.Context()))(t)
 	node := spend.NewID(time.Now()) // each process one of its own
 	for {
 		batch := make([]*spend.Check, size)
 		for i := range batch {
 			batch[i] = minimal(spend.Fence{Node: node, Epoch: epoch})
 		}
-		if err := audittest.Record(t.Context(), s, batch...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, batch...))
 		var lines strings.Builder
 		for _, c := range batch {
 			lines.WriteString(c.ID.Text(spend.PrefixCheck) + "\n")

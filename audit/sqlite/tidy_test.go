@@ -9,6 +9,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestTidyWithAClockAhead: a clock that is far ahead for a while removes neither a counter that
@@ -16,10 +17,7 @@ import (
 // recorded by it.
 func TestTidyWithAClockAhead(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "audit.db"))
-	epoch, err := s.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(s.Epoch(t.Context()))(t)
 	check := func(key string, at, end time.Time) *spend.Check {
 		c := minimal(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})
 		c.ID, c.Action.IdempotencyKey = spend.NewID(at), key
@@ -31,15 +29,11 @@ func TestTidyWithAClockAhead(t *testing.T) {
 	}
 	record := func(key string, at, end time.Time) {
 		t.Helper()
-		if err := audittest.Record(t.Context(), s, check(key, at, end)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, check(key, at, end)))
 	}
 	tidy := func(at time.Time) {
 		t.Helper()
-		if err := s.Tidy(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Tidy(t.Context(), at))
 	}
 	now := time.Now()
 	end, ahead := now.Add(time.Hour), now.AddDate(1, 0, 0)

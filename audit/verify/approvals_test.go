@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // approvalTrail is a trail with approvals in every state.
@@ -29,10 +30,7 @@ func newApprovalTrail(t *testing.T) *approvalTrail {
 func newApprovalTrailIn(t *testing.T, in *trail) *approvalTrail {
 	t.Helper()
 	tr := &approvalTrail{trail: in}
-	epoch, err := tr.store.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(t.Context()))(t)
 	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	for _, c := range []**spend.Check{&tr.used, &tr.pending, &tr.approved, &tr.denied, &tr.expired} {
 		*c = tr.asking(2)
@@ -50,18 +48,14 @@ func newApprovalTrailIn(t *testing.T, in *trail) *approvalTrail {
 	tr.use = tr.using(tr.used)
 	tr.append(tr.use)
 	time.Sleep(10 * time.Millisecond)
-	if _, err := tr.store.ExpireApprovals(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tr.store.ExpireApprovals(t.Context()))(t)
 	tr.expiry = tr.count("changes")
 	return tr
 }
 
 func (tr *approvalTrail) append(c *spend.Check) {
 	tr.t.Helper()
-	if err := tr.writer.Append(c).Final(); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.writer.Append(c).Final())
 }
 
 func (tr *approvalTrail) asking(required int) *spend.Check {
@@ -233,20 +227,11 @@ func TestForgedUses(t *testing.T) {
 func TestApprovalShown(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
-	snapshot, err := postgres.OpenSnapshot(t.Context(), tr.url, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(postgres.OpenSnapshot(t.Context(), tr.url, 1))(t)
 	defer snapshot.Close()
 	for _, c := range []*spend.Check{tr.used, tr.pending, tr.approved, tr.denied, tr.expired} {
-		want, err := tr.store.Approvals(t.Context(), []spend.ID{c.ID})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := snapshot.Approval(t.Context(), c.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(tr.store.Approvals(t.Context(), []spend.ID{c.ID}))(t)
+		got := must.Get(snapshot.Approval(t.Context(), c.ID))(t)
 		want[0].Expired, want[0].Check = got.Expired, got.Check
 		if !reflect.DeepEqual(got, want[0]) || got.Expired != (c == tr.expired) || got.Check.Approval.Required != 2 ||
 			got.Check.Approval.UseWithin != time.Hour {

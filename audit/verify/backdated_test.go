@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // backdate adds a check of an earlier time, with a batch that lists it in a
@@ -55,9 +56,7 @@ func TestBackdatedPolicy(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	p := &audit.Policy{PolicyID: "refunds", Name: "of an hour ago", Rules: `[]`, Metadata: `{}`}
-	if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now().Add(-time.Hour)))
 	tr.finds(nil)
 	tr.bothHeld(`inserted policy "refunds" version 4`)
 }
@@ -72,9 +71,7 @@ func TestAcknowledgedLoss(t *testing.T) {
 	if err := tr.checkpoints.Write(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) {
 		t.Fatalf("got %v", err)
 	}
-	if err := tr.newCheckpoints().Acknowledge(t.Context(), "restored"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
 	policies := "acknowledged change 3 of the configuration"
 	tr.bothHeld(chainFinding("acknowledged", tr.chains[0]), policies)
 	if _, s, err := tr.verify(tr.held); err != nil || !s.Clean() {
@@ -95,9 +92,7 @@ func TestAcknowledgedLossOfAnEnd(t *testing.T) {
 	tr.forget(chainID, signed+1)
 	tr.exec("UPDATE checks SET request_id = 'someone' WHERE check_id = '%s'", tr.entries(chainID, 1)[0].ID.Text(""))
 	tr.rewrite(chainID)
-	if err := tr.newCheckpoints().Acknowledge(t.Context(), "restored"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
 	tr.bothHeld(batch("altered", int(signed), chainID))
 }
 

@@ -11,16 +11,14 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // addKey makes change 4, a new key, and change 5, the same key deactivated.
 // lastStop returns the last change that stops something.
 func (tr *trail) lastStop() int64 {
 	tr.t.Helper()
-	changes, err := tr.store.ConfigChanges(tr.t.Context(), 0)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	changes := must.Get(tr.store.ConfigChanges(tr.t.Context(), 0))(tr.t)
 	return changes.Stops
 }
 
@@ -29,12 +27,8 @@ func (tr *trail) addKey() (name string) {
 	k := &audit.Key{ID: spend.NewID(time.Now()), Name: "till", RateLimitRPM: 7, Active: true, CreatedAt: time.Now()}
 	_, _ = rand.Read(k.Hash[:]) // never fails
 	by := audit.Actor{KeyID: "key_1", Principal: "p", Credential: "01234567", RequestID: "req_1", Address: "192.0.2.1"}
-	if err := tr.store.CreateKey(tr.t.Context(), by, k); err != nil {
-		tr.t.Fatal(err)
-	}
-	if _, err := tr.store.UpdateKey(tr.t.Context(), by, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.store.CreateKey(tr.t.Context(), by, k))
+	must.Get(tr.store.UpdateKey(tr.t.Context(), by, k.ID, audit.KeyChange{Active: new(false)}))(tr.t)
 	return "key " + k.ID.Text(spend.PrefixKey)
 }
 
@@ -89,9 +83,7 @@ func (tr *trail) addWebhook() (name string) {
 			ID: spend.NewID(time.Now()), URL: "https://example.com/ゼロ", EventTypes: []audit.EventType{audit.EventKeyChanged},
 			CreatedAt: time.Now(),
 		}
-		if err := tr.store.CreateWebhook(ctx, by, w, audit.Secret(rand.Text()), 0); err != nil {
-			tr.t.Fatal(err)
-		}
+		must.Do(tr.t, tr.store.CreateWebhook(ctx, by, w, audit.Secret(rand.Text()), 0))
 		return w
 	}
 	kept, deleted := add(), add()
@@ -99,9 +91,7 @@ func (tr *trail) addWebhook() (name string) {
 		audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}); err != nil {
 		tr.t.Fatal(err)
 	}
-	if err := tr.store.DeleteWebhook(ctx, by, deleted.ID); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.store.DeleteWebhook(ctx, by, deleted.ID))
 	return "webhook " + kept.ID.Text(spend.PrefixWebhook)
 }
 

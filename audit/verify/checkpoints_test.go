@@ -14,6 +14,7 @@ import (
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestTamperedCheckpoints changes the file.
@@ -24,18 +25,12 @@ func TestTamperedCheckpoints(t *testing.T) {
 		tr.records = append(tr.records, tr.recordMore())
 		tr.sign()
 	}
-	content, err := os.ReadFile(tr.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(tr.file))(t)
 	lines := strings.SplitAfter(strings.TrimSuffix(string(content), "\n"), "\n")
 	if len(lines) != 4 {
 		t.Fatalf("%d lines", len(lines))
 	}
-	other, err := checkpoint.NewKey(bytes.Repeat([]byte{8}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(checkpoint.NewKey(bytes.Repeat([]byte{8}, 32)))(t)
 	const second, third, fourth = "altered checkpoint on line 2", "altered checkpoint on line 3", "altered checkpoint on line 4"
 	for name, c := range map[string]struct {
 		lines []string
@@ -81,9 +76,7 @@ func TestSeveralFilesOfCheckpoints(t *testing.T) {
 	tr.finds(tr.heldTo(tr.file, before), chainFinding("removed", tr.chains[1]))
 	tr.finds(tr.heldTo(before, tr.file), chainFinding("removed", tr.chains[1]))
 	empty := filepath.Join(t.TempDir(), "empty.jsonl")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o600))
 	tr.finds(tr.heldTo(tr.file, empty), "unchecked checkpoints of empty.jsonl")
 }
 
@@ -92,10 +85,7 @@ func (tr *trail) heldTo(files ...string) func(*verify.Options) {
 	return func(o *verify.Options) {
 		o.PublicKey = tr.key
 		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				tr.t.Fatal(err)
-			}
+			content := must.Get(os.ReadFile(file))(tr.t)
 			o.Checkpoints = append(o.Checkpoints, verify.Checkpoints{Name: filepath.Base(file), Lines: bytes.NewReader(content)})
 		}
 	}
@@ -124,10 +114,7 @@ func (tr *trail) recordMore() []*spend.Check {
 func TestDigestOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	content, err := os.ReadFile(tr.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(tr.file))(t)
 	signed, _, _ := strings.Cut(string(content), `,"signature":"`)
 	_, digest, _ := strings.Cut(signed, `"digest":"`)
 	for name, text := range map[string]string{

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // charge has checks take from a budget of the day, one of a lifetime for their
@@ -37,19 +38,14 @@ func charge(checks ...*spend.Check) {
 // first that took.
 func (tr *trail) recordCharged(times int) *spend.Check {
 	tr.t.Helper()
-	epoch, err := tr.store.Epoch(tr.t.Context())
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(tr.t.Context()))(tr.t)
 	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	var first *spend.Check
 	for range times {
 		checks := checksOfAllSorts(f)
 		charge(checks...)
 		for _, c := range checks {
-			if err := tr.writer.Append(c).Final(); err != nil {
-				tr.t.Fatal(err)
-			}
+			must.Do(tr.t, tr.writer.Append(c).Final())
 			if first == nil && !c.Violation() && c.Action.Amount != (spend.Amount{}) {
 				first = c
 			}
@@ -139,13 +135,9 @@ func TestTamperedCounters(t *testing.T) {
 	old.Charges = slices.Clone(c.Charges[:1])
 	old.ID, old.Action.IdempotencyKey = spend.NewID(time.Now().Add(-25*time.Hour)), "" // so that time has passed
 	old.Charges[0].Counter.StartMS, old.Charges[0].EndMS = 0, time.Now().Add(-audit.KeepCounters-2*time.Hour).UnixMilli()
-	if err := tr.writer.Append(&old).Final(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.writer.Append(&old).Final())
 	tr.finds(nil)
-	if err := tr.store.Tidy(t.Context(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.store.Tidy(t.Context(), time.Now()))
 	if tr.count("budget_counters WHERE start_ms = 0 AND rule_id = 'day'") != 0 {
 		t.Error("the counter of an old window was kept")
 	}

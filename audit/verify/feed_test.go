@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // newFeed is a trail with events of every source, all of which are numbered.
@@ -28,10 +29,7 @@ func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 	tr.t.Helper()
 	tr.capAt("251", made)
-	epoch, err := tr.store.Epoch(tr.t.Context())
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(tr.t.Context()))(tr.t)
 	limit, _ := spend.ParseTotal("251")
 	var last *spend.Check
 	for range 2 {
@@ -46,9 +44,7 @@ func (tr *trail) recordCapped(version int, made time.Time) *spend.Check {
 		if tr.notify != "" {
 			last.Charges[0].NotifyAt = "40,80"
 		}
-		if err := tr.writer.Append(last).Final(); err != nil {
-			tr.t.Fatal(err)
-		}
+		must.Do(tr.t, tr.writer.Append(last).Final())
 	}
 	return last
 }
@@ -64,9 +60,7 @@ func (tr *trail) capAt(limit string, at time.Time) {
 				"max_count": 0.9e1` + tr.notify + `}}]`,
 	}
 	capped := audit.NewBudgets{Identities: map[string][]spend.Hash{"cap": {{7}}}}
-	if err := tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, at); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.store.CreatePolicy(tr.t.Context(), audit.Actor{}, p, capped, at))
 }
 
 // TestTamperedFeed has every event named that was removed, inserted, moved or hidden
@@ -78,9 +72,7 @@ func TestTamperedFeed(t *testing.T) {
 	number := func(kind, source string) (n int) {
 		t.Helper()
 		query := "SELECT sequence FROM events WHERE type = $1 AND ($2 = '' OR source::text = $2) ORDER BY sequence LIMIT 1"
-		if err := tr.conn.QueryRow(t.Context(), query, kind, source).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.conn.QueryRow(t.Context(), query, kind, source).Scan(&n))
 		return n
 	}
 	event := func(kind string, n int) string { return fmt.Sprintf("%s event %d", kind, n) }
@@ -229,9 +221,7 @@ func TestTamperedNotices(t *testing.T) {
 	tr.bothFind("", "SELECT")
 	var id string
 	query := "SELECT replace(id::text, '-', '') FROM budget_exhaustions WHERE percent = 40"
-	if err := tr.conn.QueryRow(t.Context(), query).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.conn.QueryRow(t.Context(), query).Scan(&id))
 	tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET nth = 1 WHERE percent = 40", "altered exhaustion "+id)
 	tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET used = 90, count = 0 WHERE percent = 40", "altered exhaustion "+id)
 	tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET percent = 41 WHERE percent = 40", "altered exhaustion "+id,

@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // member makes a key of somebody in groups.
@@ -19,9 +20,7 @@ func (tr *approvalTrail) member(principal string, groups ...string) string {
 			Truncate(time.Millisecond),
 		Grants: spend.Grants{Role: spend.Approver, Principal: principal, Groups: groups},
 	}
-	if err := tr.store.CreateKey(tr.t.Context(), audit.Actor{Principal: "ops"}, k); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.store.CreateKey(tr.t.Context(), audit.Actor{Principal: "ops"}, k))
 	return id.Text(spend.PrefixKey)
 }
 
@@ -58,9 +57,7 @@ func TestTamperedGroups(t *testing.T) {
 		tr.member("anita", "support")
 	author := audit.Actor{KeyID: ann, Principal: "anita"}
 	p := &audit.Policy{PolicyID: "grouped", Name: "g", Rules: "[]"}
-	if err := tr.store.CreatePolicy(t.Context(), author, p, audit.NewBudgets{}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.store.CreatePolicy(t.Context(), author, p, audit.NewBudgets{}, time.Now()))
 	written := tr.count("changes")
 	asking := func() *spend.Check {
 		c := tr.asking(2)
@@ -94,9 +91,7 @@ func TestTamperedGroups(t *testing.T) {
 	open := decide(pending, fay, "fay", true, audit.DecisionRecorded)
 	use := tr.using(used)
 	tr.append(use)
-	if _, err := tr.store.EventsHead(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tr.store.EventsHead(t.Context()))(t)
 	details := func(n int, set string) string {
 		return fmt.Sprintf("UPDATE changes SET details = (details::jsonb %s)::text WHERE seq = %d; ", set, n)
 	}
@@ -129,13 +124,8 @@ func TestTamperedGroups(t *testing.T) {
 	// The groups that keys have later change nothing.
 	change := audit.KeyChange{Grants: spend.GrantsChange{Named: []string{"groups"}}}
 	for _, id := range []string{ben, sue, fay} {
-		key, err := spend.ParseID(id, spend.PrefixKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tr.store.UpdateKey(t.Context(), author, key, change); err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(spend.ParseID(id, spend.PrefixKey))(t)
+		must.Get(tr.store.UpdateKey(t.Context(), author, key, change))(t)
 	}
 	grouped("SELECT")
 	var kept struct{ Groups []string }

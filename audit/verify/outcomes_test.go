@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // report records outcomes of every sort: a full one and one that follows it, and one
@@ -31,9 +32,7 @@ func (tr *trail) report() []*spend.Outcome {
 	full.Payment.Flags = []spend.Flag{spend.FlagUnredeemed}
 	all := []*spend.Outcome{full, made(allowed, 2, spend.Voided), made(other, 1, spend.Failed)}
 	for _, o := range all {
-		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
-			tr.t.Fatal(err)
-		}
+		must.Do(tr.t, tr.writer.AppendOutcome(o).Final())
 	}
 	return all
 }
@@ -124,10 +123,7 @@ func TestOutcomesInSlices(t *testing.T) {
 func TestCountersAfterOutcomes(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
-	epoch, err := tr.store.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(t.Context()))(t)
 	f := spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	var last *spend.Outcome // of several
 	var of *spend.Check
@@ -165,12 +161,8 @@ func TestCountersAfterOutcomes(t *testing.T) {
 		}
 		o.Amount, _ = spend.ParseAmount(report.amount)
 		o.SetRelease(report.may)
-		if err := tr.writer.Append(c).Final(); err != nil {
-			t.Fatal(err)
-		}
-		if err := tr.writer.AppendOutcome(o).Final(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.writer.Append(c).Final())
+		must.Do(t, tr.writer.AppendOutcome(o).Final())
 		for _, status := range report.after {
 			next := *o
 			next.ID, next.Step, next.Number, next.Follows, next.Status, next.Amount = spend.NewOutcomeID(time.Now()), o.Step+1, o.Number+1, o,

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // newAgedTrail is a trail that begins 40 days ago, with numbers for all events. It returns how many
@@ -23,10 +24,7 @@ func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	epoch, err := store.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(store.Epoch(t.Context()))(t)
 	then := time.Now().Add(-40 * 24 * time.Hour)
 	w := audittest.NewWriter(t, store)
 	batch := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})
@@ -44,9 +42,7 @@ func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 		t.Fatalf("%d events, %v", head, err)
 	}
 	tr = newTrailIn(t, url)
-	if _, err := tr.store.EventsHead(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tr.store.EventsHead(t.Context()))(t)
 	return tr, int(head), []spend.ID{batch[0].ID, batch[3].ID, batch[4].ID}
 }
 
@@ -77,9 +73,7 @@ func TestRemovedEvents(t *testing.T) {
 	t.Parallel()
 	tr, old, violations := newAgedTrail(t)
 	tr.bothFind("", "SELECT")
-	if _, err := tr.store.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tr.store.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now()))(t)
 	if n := tr.count("events WHERE sequence <= " + fmt.Sprint(old)); n != 0 {
 		t.Fatalf("%d old events are left", n)
 	}
@@ -104,9 +98,7 @@ func TestRemovedEvents(t *testing.T) {
 	tr.bothFind(tables, remove(time.Now()), "inserted change 5 of the configuration", gap, first)
 	// An invalid removal counts for nothing: all missing events are reported.
 	var reported string
-	if err := tr.conn.QueryRow(t.Context(), "SELECT replace(outcome_id::text, '-', '') FROM outcomes").Scan(&reported); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.conn.QueryRow(t.Context(), "SELECT replace(outcome_id::text, '-', '') FROM outcomes").Scan(&reported))
 	for _, text := range []string{
 		"", "5", "{}", `{"up_to": "9", "removed": 1, "before": "2026-01-01"}`, `{"up_to": 9, "removed": 1, "before": 7}`,
 		`{"up_to": 4.0, "removed": 4, "before": "2026-01-01"}`, `{"up_to": 4, "removed": -4, "before": "2026-01-01"}`,

@@ -23,6 +23,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // trail is an audit trail made by the real writer and store, with a superuser's connection that
@@ -77,9 +78,7 @@ func newTrailIn(t *testing.T, url string) *trail {
 	tr.exec("SET session_replication_role = replica") // no trigger fires
 	for i := range 3 {
 		p := &audit.Policy{PolicyID: "refunds", Name: fmt.Sprint("Refunds ", i), Rules: `[]`, Metadata: `{"ü":1}`}
-		if err := tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
 	}
 	tr.writer = audittest.NewWriter(t, tr.store)
 	for range 2 {
@@ -97,10 +96,7 @@ func newTrailIn(t *testing.T, url string) *trail {
 // newCheckpoints begins, or goes on with, the trail's file.
 func (tr *trail) newCheckpoints() *checkpoint.Writer {
 	tr.t.Helper()
-	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	key := must.Get(checkpoint.NewKey(bytes.Repeat([]byte{7}, 32)))(tr.t)
 	tr.key = key.Public()
 	return checkpoint.NewWriter(checkpoint.Options{
 		Heads: tr.store.Heads, HeadsAt: tr.store.HeadsAt, Key: key, File: tr.file, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
@@ -110,19 +106,14 @@ func (tr *trail) newCheckpoints() *checkpoint.Writer {
 // record commits a check of every sort, in a batch or a few.
 func (tr *trail) record(w *commit.Writer, chainID spend.ID) []*spend.Check {
 	tr.t.Helper()
-	epoch, err := tr.store.Epoch(tr.t.Context())
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(tr.t.Context()))(tr.t)
 	batch := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch, Stops: tr.lastStop()})
 	entries := make([]*commit.Entry, len(batch))
 	for i, c := range batch {
 		entries[i] = w.Append(c)
 	}
 	for _, e := range entries {
-		if err := e.Final(); err != nil {
-			tr.t.Fatal(err)
-		}
+		must.Do(tr.t, e.Final())
 	}
 	return batch
 }
@@ -166,9 +157,7 @@ func checksOfAllSorts(f spend.Fence) []*spend.Check {
 
 func (tr *trail) sign() {
 	tr.t.Helper()
-	if err := tr.checkpoints.Write(tr.t.Context()); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.checkpoints.Write(tr.t.Context()))
 }
 
 func (tr *trail) exec(sql string, args ...any) {
@@ -183,9 +172,7 @@ func (tr *trail) exec(sql string, args ...any) {
 
 func (tr *trail) count(table string) (n int) {
 	tr.t.Helper()
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.conn.QueryRow(tr.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
 	return n
 }
 
@@ -219,10 +206,7 @@ func (tr *trail) verify(change func(*verify.Options)) ([]string, verify.Summary,
 
 // held holds the chains to the file of checkpoints.
 func (tr *trail) held(o *verify.Options) {
-	content, err := os.ReadFile(tr.file)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(tr.file))(tr.t)
 	o.Checkpoints, o.PublicKey = []verify.Checkpoints{{Lines: bytes.NewReader(content)}}, tr.key
 	o.FoldKeys = []checkpoint.PublicKey{tr.key}
 }
@@ -252,10 +236,7 @@ func batch(kind string, seq int, id spend.ID) string {
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	ctx := context.Background() // cleaning up outlives the test's context
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(ctx, url))(t)
 	t.Cleanup(func() { _ = conn.Close(ctx) }) // nothing is in progress
 	return conn
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 	"spendgate/hotpath/client"
@@ -76,27 +77,16 @@ func TestScript(t *testing.T) {
 // A real node has the policies but one, and decides as the demo is to show.
 func TestPlay(t *testing.T) {
 	node := fleet.TestDev(t)
-	files, err := policyfile.Read("../../deploy/policies", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(policyfile.Read("../../deploy/policies", nil))(t)
 	files = append(files, policyfile.Policy{
 		Source: "another", Body: bytes.Replace(files[0].Body, []byte(`"policy_id":"`), []byte(`"policy_id":"not-`), 1),
 	})
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	settings := config.Client{APIURL: node.API, AdminKey: config.Secret(node.AdminKey)}
 	for i := range 2 { // the second time the node has all policies
-		if err := play(t.Context(), settings, files, fmt.Sprint(i), newTable(out), draw(seed, "r", count)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, play(t.Context(), settings, files, fmt.Sprint(i), newTable(out), draw(seed, "r", count)))
 	}
-	printed, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	printed := must.Get(os.ReadFile(out.Name()))(t)
 	for _, want := range []string{
 		" 200  ", "replay of #", "200 actions in", "escalate", "vendor_not_on_allowlist", "validation_error", "decision",
 	} {
@@ -118,17 +108,7 @@ func TestPlay(t *testing.T) {
 // approver makes a key that reads approvals.
 func approver(t *testing.T, settings config.Client) *client.Client {
 	t.Helper()
-	admin, err := client.New(client.Options{BaseURL: settings.APIURL, AdminKey: string(settings.AdminKey)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: client.Grants{Role: "approver"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(client.Options{BaseURL: settings.APIURL, APIKey: k.APIKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	admin := must.Get(client.New(client.Options{BaseURL: settings.APIURL, AdminKey: string(settings.AdminKey)}))(t)
+	k := must.Get(admin.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: client.Grants{Role: "approver"}}))(t)
+	return must.Get(client.New(client.Options{BaseURL: settings.APIURL, APIKey: k.APIKey}))(t)
 }

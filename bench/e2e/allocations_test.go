@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // The node's allocations from request to answer, and for each commit and each round trip to Redis,
@@ -69,11 +70,7 @@ func (s *suite) spending(t *testing.T) spending {
 	t.Helper()
 	metrics := metricsOf(t, s.Nodes[0])
 	number := func(name string) float64 {
-		n, err := strconv.ParseFloat(metrics[name], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return must.Get(strconv.ParseFloat(metrics[name], 64))(t)
 	}
 	return spending{
 		number("go_memstats_mallocs_total"), number("spendgate_audit_commit_batch_size_count"), number("spendgate_redis_batch_size_count"),

@@ -10,18 +10,8 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
-
-// must returns the answer, or ends the test.
-func must(a fleet.Answer, err error) func(t *testing.T) fleet.Answer {
-	return func(t *testing.T) fleet.Answer {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-}
 
 // ok ends the test unless the status is the given one.
 func ok(t *testing.T, a fleet.Answer, status int) fleet.Answer {
@@ -35,7 +25,7 @@ func ok(t *testing.T, a fleet.Answer, status int) fleet.Answer {
 // check posts a check that must be answered 200.
 func check(t *testing.T, c *fleet.Client, a fleet.Action) fleet.Answer {
 	t.Helper()
-	return ok(t, must(c.Check(t.Context(), a))(t), http.StatusOK)
+	return ok(t, must.Get(c.Check(t.Context(), a))(t), http.StatusOK)
 }
 
 // together calls f n times at once and returns the answers.
@@ -65,11 +55,7 @@ func (s *suite) rows(t *testing.T, condition string, args ...any) []fleet.Row {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	rows, err := s.Postgres.Rows(ctx, condition, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows
+	return must.Get(s.Postgres.Rows(ctx, condition, args...))(t)
 }
 
 // named returns the check that a duplicate's message names.

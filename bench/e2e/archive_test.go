@@ -14,6 +14,7 @@ import (
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // testArchive runs the runbook's commands for old days while nodes serve: the
@@ -27,8 +28,8 @@ func testArchive(t *testing.T, binary string) {
 	var err error
 	_, b.key, err = nodes[0].Admin(b.AdminKey).CreateKey(t.Context(), "test", plenty)
 	act(t, err)
-	ok(t, must(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
-	ok(t, must(nodes[0].Client(b.key).GetCheck(t.Context(), old[0]))(t), http.StatusOK)
+	ok(t, must.Get(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(nodes[0].Client(b.key).GetCheck(t.Context(), old[0]))(t), http.StatusOK)
 
 	folder := filepath.Join(b.dir, "archive")
 	act(t, os.Mkdir(folder, 0o700))
@@ -42,11 +43,11 @@ func testArchive(t *testing.T, binary string) {
 		}
 	}
 
-	gone := must(nodes[1].Client(b.key).GetCheck(t.Context(), old[0]))(t)
+	gone := must.Get(nodes[1].Client(b.key).GetCheck(t.Context(), old[0]))(t)
 	if gone.Status != http.StatusNotFound || gone.ErrorCode() != "check_not_found" || !strings.Contains(string(gone.Body), "archive") {
 		t.Errorf("an archived check is answered %s", gone)
 	}
-	if list := ok(t, must(nodes[1].Client(b.key).Violations(t.Context(), "agent_id=old-agent"))(t),
+	if list := ok(t, must.Get(nodes[1].Client(b.key).Violations(t.Context(), "agent_id=old-agent"))(t),
 		http.StatusOK); !strings.Contains(string(list.Body), `"total_count":2`) {
 		t.Errorf("the violations of archived days: %s", list)
 	}
@@ -72,12 +73,13 @@ func testArchive(t *testing.T, binary string) {
 	t.Run("the service's role can change nothing", b.refused)
 
 	// A change that bypasses the triggers is detected.
-	altered := must(nodes[0].Client(b.key).Check(t.Context(), b.action("altered", "")))(t).Result().CheckID
+	altered := must.Get(nodes[0].Client(b.key).Check(t.Context(), b.action("altered", "")))(t).Result().CheckID
 	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; "+
 		"UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
 	act(t, err)
 	run(b.service, 1, "ALTERED", "show", altered)
-	inserted, linked := spend.NewID(time.Now()), must(nodes[0].Client(b.key).Check(t.Context(), b.action("linked", "")))(t).Result().CheckID
+	inserted := spend.NewID(time.Now())
+	linked := must.Get(nodes[0].Client(b.key).Check(t.Context(), b.action("linked", "")))(t).Result().CheckID
 	run(b.service, 0, "the row is the one that the batch lists", "show", linked)
 	_, err = b.Postgres.Pool.Exec(t.Context(), fmt.Sprintf(`SET session_replication_role = replica;
 		CREATE TEMPORARY TABLE copy AS SELECT * FROM spendgate.checks WHERE counterparty = 'linked'; UPDATE copy SET check_id = '%s';
@@ -110,11 +112,11 @@ func (b *backup) archiveViolations(
 		if drop != "" {
 			run(b.owner, 0, month+": dropped, 2 violations", "detach", "--violations", "--before", date, "--archive", folder, drop)
 		}
-		if list := ok(t, must(client.Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
+		if list := ok(t, must.Get(client.Violations(t.Context(), "agent_id=old-agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
 			`"total_count":0`) {
 			t.Errorf("the violations of an archived month: %s", list)
 		}
-		feed := ok(t, must(client.Do(t.Context(), http.MethodGet, "/v1/events?limit=100", nil))(t), http.StatusOK)
+		feed := ok(t, must.Get(client.Do(t.Context(), http.MethodGet, "/v1/events?limit=100", nil))(t), http.StatusOK)
 		if n := strings.Count(string(feed.Body), `"data":{"policy_id":"`+standard+`","agent_id":"old-agent"}`); n != 2 {
 			t.Errorf("%d events of archived violations in %s", n, feed)
 		}

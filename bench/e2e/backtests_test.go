@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // backtestedChecks are enough that a replay takes some seconds, within the minute before the
@@ -21,7 +22,7 @@ func testBacktests(t *testing.T, binary string) {
 	_, key, err := f.Nodes[0].Admin(f.AdminKey).CreateKey(t.Context(), "test", plenty)
 	act(t, err)
 	first, second := f.Nodes[0].Client(key), f.Nodes[1].Client(key)
-	ok(t, must(first.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(first.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	template := check(t, first, fleet.Action{
 		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "44", Currency: "USD", Counterparty: "c",
 	}).Result()
@@ -125,7 +126,7 @@ type backtest struct {
 func beginBacktest(t *testing.T, c *fleet.Client, asked any) (id string) {
 	t.Helper()
 	var b backtest
-	act(t, json.Unmarshal(ok(t, must(c.Do(t.Context(), "POST", "/v1/backtests", asked))(t), http.StatusAccepted).Body, &b))
+	act(t, json.Unmarshal(ok(t, must.Get(c.Do(t.Context(), "POST", "/v1/backtests", asked))(t), http.StatusAccepted).Body, &b))
 	return b.BacktestID
 }
 
@@ -133,7 +134,7 @@ func beginBacktest(t *testing.T, c *fleet.Client, asked any) (id string) {
 func ended(t *testing.T, c *fleet.Client, id string) (b backtest) {
 	t.Helper()
 	eventually(t, takenOver, "the backtest succeeds", func() bool {
-		a := ok(t, must(c.Do(t.Context(), "GET", "/v1/backtests/"+id, nil))(t), http.StatusOK)
+		a := ok(t, must.Get(c.Do(t.Context(), "GET", "/v1/backtests/"+id, nil))(t), http.StatusOK)
 		var whole struct {
 			Report json.RawMessage `json:"report"`
 		}

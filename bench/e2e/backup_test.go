@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // backup is a fleet set up as the pages say, and the answers that it gave.
@@ -56,7 +57,7 @@ func testBackup(t *testing.T, binary string) {
 	var err error
 	_, b.key, err = admin.CreateKey(t.Context(), "test", plenty)
 	act(t, err)
-	ok(t, must(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 
 	stop := b.load(t, nodes)
 	eventually(t, patience, "there is something to back up", func() bool { return b.count() > 200 })
@@ -102,7 +103,7 @@ func testBackup(t *testing.T, binary string) {
 	if reason := b.check(t, nodes[0], b.action("while it is frozen", "")).Result().ReasonCode; reason == nil || *reason != "frozen" {
 		t.Errorf("a check before people have released the freeze: %v", reason)
 	}
-	ok(t, must(nodes[1].Admin(b.AdminKey).Do(t.Context(), http.MethodPost, "/v1/freezes/"+frozen+"/release",
+	ok(t, must.Get(nodes[1].Admin(b.AdminKey).Do(t.Context(), http.MethodPost, "/v1/freezes/"+frozen+"/release",
 		map[string]string{"note": "compared"}))(t), http.StatusOK)
 	b.serve(t, nodes, before, lost)
 	t.Run("the service's role can change nothing", b.refused)
@@ -301,7 +302,7 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	keyed, keyless := 0, 0
 	for name, body := range before {
 		first := fleet.Answer{Status: http.StatusOK, Body: body}.Result()
-		if again := must(client.GetCheck(t.Context(), first.CheckID))(t); !bytes.Equal(again.Body, body) {
+		if again := must.Get(client.GetCheck(t.Context(), first.CheckID))(t); !bytes.Equal(again.Body, body) {
 			t.Errorf("%s is read as %s, was %s", first.CheckID, again, body)
 		}
 		if strings.HasPrefix(name, "keyed") {
@@ -319,7 +320,7 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	if keyed < 20 || keyless < 20 {
 		t.Errorf("%d with keys and %d without prove little", keyed, keyless)
 	}
-	if a := must(client.GetCheck(t.Context(), lost.Result().CheckID))(t); a.ErrorCode() != "check_not_found" {
+	if a := must.Get(client.GetCheck(t.Context(), lost.Result().CheckID))(t); a.ErrorCode() != "check_not_found" {
 		t.Errorf("a check of after the dump: %s", a)
 	}
 	// Redis still has its claim, of an epoch that is over.
@@ -333,7 +334,7 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	}
 	b.show(t, before)
 	eventually(t, patience, "the windows are loaded again", func() bool {
-		text := string(must(nodes[0].Metrics(t.Context()))(t).Body) + string(must(nodes[1].Metrics(t.Context()))(t).Body)
+		text := string(must.Get(nodes[0].Metrics(t.Context()))(t).Body) + string(must.Get(nodes[1].Metrics(t.Context()))(t).Body)
 		return strings.Count(text, "\nspendgate_guard_windows_lazy 0") == 2 &&
 			regexp.MustCompile(`\nspendgate_guard_fingerprints_loaded_total [1-9]`).MatchString(text)
 	})
@@ -343,7 +344,7 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 	if !counted {
 		t.Error("violations are counted by another server's transactions")
 	}
-	page := ok(t, must(client.Violations(t.Context(), "limit=1"))(t), http.StatusOK)
+	page := ok(t, must.Get(client.Violations(t.Context(), "limit=1"))(t), http.StatusOK)
 	var total int
 	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM spendgate.violations").Scan(&total))
 	if want := fmt.Sprintf(`"has_more":true,"total_count":%d`, total); !strings.Contains(string(page.Body), want) {

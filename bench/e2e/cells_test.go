@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // cell adds the header by which a client names its cell.
@@ -28,7 +29,7 @@ func testCells(t *testing.T, binary string) {
 		var err error
 		_, keys[i], err = f.Nodes[0].Admin(f.AdminKey).CreateKey(t.Context(), name, plenty)
 		act(t, err)
-		ok(t, must(f.Nodes[0].Client(keys[i]).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+		ok(t, must.Get(f.Nodes[0].Client(keys[i]).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	}
 	balancer, err := fleet.LaunchCells(t.TempDir(), cells[0].Nodes[0], cells[1].Nodes[0])
 	act(t, err)

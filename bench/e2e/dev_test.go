@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // devNode is the embedded single node over a folder.
@@ -77,9 +78,9 @@ func (d *devNode) fill(t *testing.T) (s devState) {
 	id, inactive, err := admin.CreateKey(t.Context(), "inactive", plenty)
 	act(t, err)
 	s.inactive = inactive
-	ok(t, must(admin.PatchKey(t.Context(), id, map[string]any{"active": false}))(t), http.StatusOK)
+	ok(t, must.Get(admin.PatchKey(t.Context(), id, map[string]any{"active": false}))(t), http.StatusOK)
 	c := d.Client(s.key)
-	s.policy = ok(t, must(c.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	s.policy = ok(t, must.Get(c.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	s.plain = fleet.Action{AgentID: "dev", PolicyID: standard, ActionType: "spend", Amount: "300.5", Currency: "EUR", Counterparty: "plain"}
 	s.keyed = s.plain
 	s.keyed.Counterparty, s.keyed.IdempotencyKey = "keyed", "kept"
@@ -91,7 +92,7 @@ func (d *devNode) fill(t *testing.T) (s devState) {
 func (d *devNode) compare(t *testing.T, s devState) {
 	t.Helper()
 	c := d.Client(s.key)
-	if a := ok(t, must(c.Do(t.Context(), http.MethodGet, "/v1/policies/"+standard+"?version=1", nil))(t), 200); !bytes.Equal(a.Body,
+	if a := ok(t, must.Get(c.Do(t.Context(), http.MethodGet, "/v1/policies/"+standard+"?version=1", nil))(t), 200); !bytes.Equal(a.Body,
 		s.policy.Body) {
 		t.Errorf("the policy is\n%s\nand was\n%s", a.Body, s.policy.Body)
 	}
@@ -102,14 +103,14 @@ func (d *devNode) compare(t *testing.T, s devState) {
 		t.Errorf("the action of\n%s\nis answered %+v", s.plainAnswer, r)
 	}
 	for _, a := range []fleet.Answer{s.plainAnswer, s.keyedAnswer} {
-		if again := ok(t, must(c.GetCheck(t.Context(), a.Result().CheckID))(t), 200); !bytes.Equal(again.Body, a.Body) {
+		if again := ok(t, must.Get(c.GetCheck(t.Context(), a.Result().CheckID))(t), 200); !bytes.Equal(again.Body, a.Body) {
 			t.Errorf("answered\n%s\nread again\n%s", a.Body, again.Body)
 		}
 	}
-	if a := must(d.Client(s.inactive).Violations(t.Context(), "limit=1"))(t); a.ErrorCode() != "api_key_inactive" {
+	if a := must.Get(d.Client(s.inactive).Violations(t.Context(), "limit=1"))(t); a.ErrorCode() != "api_key_inactive" {
 		t.Errorf("the inactive key is answered %s", a)
 	}
-	ok(t, must(c.Violations(t.Context(), "agent_id=dev"))(t), 200)
+	ok(t, must.Get(c.Violations(t.Context(), "agent_id=dev"))(t), 200)
 }
 
 // namesItsMode: at start and in /readyz (S28).

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // outage returns the expectation while a dependency is down: 500 within 2 s, and service within 2 s
@@ -62,7 +63,7 @@ func (s *suite) redisEvicts(t *testing.T) {
 	defer set("maxmemory-policy", "noeviction")
 	for node := range s.Nodes {
 		eventually(t, patience, "checks are refused", func() bool {
-			return must(s.client(node).Check(t.Context(), s.action("43")))(t).Status == http.StatusInternalServerError
+			return must.Get(s.client(node).Check(t.Context(), s.action("43")))(t).Status == http.StatusInternalServerError
 		})
 	}
 	set("maxmemory", "1")
@@ -143,7 +144,7 @@ func replicate(t *testing.T, replica, master *fleet.Redis, hold time.Duration) {
 func (s *suite) answeredWithin(t *testing.T, within time.Duration, c *fleet.Client, a fleet.Action) fleet.Answer {
 	t.Helper()
 	for due := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
-		answer := must(c.Check(t.Context(), a))(t)
+		answer := must.Get(c.Check(t.Context(), a))(t)
 		switch {
 		case answer.Took() > closedIn:
 			t.Fatalf("answered too late (G7): %s", answer)
@@ -204,7 +205,7 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 	recorded := check(t, s.client(0), s.action("900"))
 	known := check(t, s.client(0), s.action("12")).Result()
 	inactiveID, inactive := s.newKey(t, plenty)
-	ok(t, must(s.Nodes[0].Admin(s.AdminKey).PatchKey(t.Context(), inactiveID, map[string]any{"active": false}))(t), 200)
+	ok(t, must.Get(s.Nodes[0].Admin(s.AdminKey).PatchKey(t.Context(), inactiveID, map[string]any{"active": false}))(t), 200)
 
 	logged := make([]int, 2)
 	for i := range logged {
@@ -215,26 +216,26 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 	refused, keyed := s.action("55"), s.keyed("56")
 	for n := range 2 {
 		c := s.client(n)
-		refusedInOutage(t, must(c.Check(t.Context(), refused))(t))
-		refusedInOutage(t, must(c.Check(t.Context(), keyed))(t))
+		refusedInOutage(t, must.Get(c.Check(t.Context(), refused))(t))
+		refusedInOutage(t, must.Get(c.Check(t.Context(), keyed))(t))
 		for _, path := range []string{"/v1/checks/" + known.CheckID, "/v1/policies/" + standard, "/v1/violations?limit=1"} {
-			if a := must(c.Do(t.Context(), http.MethodGet, path, nil))(t); a.Status != 200 || a.Took() > closedIn {
+			if a := must.Get(c.Do(t.Context(), http.MethodGet, path, nil))(t); a.Status != 200 || a.Took() > closedIn {
 				t.Errorf("GET %s without redis: %s", path, a)
 			} else if a.Number("X-RateLimit-Limit") != plenty {
 				t.Errorf("GET %s without redis: X-RateLimit-Limit %s", path, a.Header.Get("X-RateLimit-Limit"))
 			}
 		}
-		if a := must(c.GetCheck(t.Context(), recorded.Result().CheckID))(t); string(a.Body) != string(recorded.Body) {
+		if a := must.Get(c.GetCheck(t.Context(), recorded.Result().CheckID))(t); string(a.Body) != string(recorded.Body) {
 			t.Errorf("answered\n%s\nread without redis\n%s", recorded.Body, a)
 		}
 		for key, code := range map[string]string{inactive: "api_key_inactive", "svc_live_wrong": "unauthorized"} {
-			if a := must(s.Nodes[n].Client(key).Violations(t.Context(), "limit=1"))(t); a.Status != 401 || a.ErrorCode() != code {
+			if a := must.Get(s.Nodes[n].Client(key).Violations(t.Context(), "limit=1"))(t); a.Status != 401 || a.ErrorCode() != code {
 				t.Errorf("a read without redis with a key that is no good: %s; want %s", a, code)
 			}
 		}
-		ok(t, must(c.Do(t.Context(), http.MethodGet, "/health", nil))(t), 200)
+		ok(t, must.Get(c.Do(t.Context(), http.MethodGet, "/health", nil))(t), 200)
 		for range 2 {
-			if a := must(s.Nodes[n].Ready(t.Context()))(t); a.Status != 503 || !strings.Contains(string(a.Body), `"redis","status":"failing"`) {
+			if a := must.Get(s.Nodes[n].Ready(t.Context()))(t); a.Status != 503 || !strings.Contains(string(a.Body), `"redis","status":"failing"`) {
 				t.Errorf("/readyz without redis: %s", a)
 			}
 		}

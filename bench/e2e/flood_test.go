@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 const (
@@ -51,7 +52,7 @@ func testFlood(t *testing.T, binary string) {
 	act(t, node.Start(limited(t, patience)))
 	_, f.key, err = node.Admin(admin).CreateKey(t.Context(), "honest", plenty)
 	act(t, err)
-	ok(t, must(node.Client(f.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(node.Client(f.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	f.front, err = fleet.StartBalancer(t.Context(), t.TempDir(), []*fleet.Node{node, node, node})
 	act(t, err)
 	t.Cleanup(func() { act(t, f.front.Kill()) })
@@ -98,8 +99,8 @@ func (f *flood) isServed(t *testing.T) {
 			})
 		}
 	}
-	ok(t, must(f.Ready(t.Context()))(t), http.StatusOK)
-	text := string(ok(t, must(f.Metrics(t.Context()))(t), http.StatusOK).Body)
+	ok(t, must.Get(f.Ready(t.Context()))(t), http.StatusOK)
+	text := string(ok(t, must.Get(f.Metrics(t.Context()))(t), http.StatusOK).Body)
 	for _, name := range []string{"process_resident_memory_bytes", "go_memstats_heap_alloc_bytes"} {
 		_, value, _ := strings.Cut(text, "\n"+name+" ")
 		value, _, _ = strings.Cut(value, "\n")

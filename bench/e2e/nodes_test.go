@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 const atOnce = 30
@@ -42,7 +43,7 @@ func (s *suite) oneKeyAtOnce(t *testing.T) {
 		// The same key with another request is refused, on any node (S18).
 		other := action
 		other.Amount += "1"
-		if a := must(s.client(1).Check(t.Context(), other))(t); a.Status != 422 || a.ErrorCode() != "validation_error" {
+		if a := must.Get(s.client(1).Check(t.Context(), other))(t); a.Status != 422 || a.ErrorCode() != "validation_error" {
 			t.Errorf("a key used for another request: %s", a)
 		}
 	}
@@ -70,7 +71,7 @@ func (s *suite) oneActionAtOnce(t *testing.T) {
 				if id != passed[0] {
 					t.Errorf("a duplicate of %s, which did not pass", id)
 				}
-				ok(t, must(s.client(i).GetCheck(t.Context(), id))(t), http.StatusOK)
+				ok(t, must.Get(s.client(i).GetCheck(t.Context(), id))(t), http.StatusOK)
 			}
 		}
 		rows := s.rows(t, "counterparty = $1", action.Counterparty)
@@ -116,7 +117,7 @@ func (s *suite) rateLimit(t *testing.T) {
 	}
 	// Every endpoint counts, on the other node too, later as well.
 	for i := range 4 {
-		if a := must(s.Nodes[i%2].Client(key).Violations(t.Context(), "limit=1"))(t); a.Status != http.StatusTooManyRequests {
+		if a := must.Get(s.Nodes[i%2].Client(key).Violations(t.Context(), "limit=1"))(t); a.Status != http.StatusTooManyRequests {
 			t.Errorf("a read beyond the limit: %s", a)
 		}
 	}
@@ -147,7 +148,7 @@ func (s *suite) freshKeys(t *testing.T) {
 	id, key := s.newKey(t, plenty)
 	patch := func(n int, change map[string]any) {
 		t.Helper()
-		ok(t, must(s.Nodes[n%2].Admin(s.AdminKey).PatchKey(t.Context(), id, change))(t), http.StatusOK)
+		ok(t, must.Get(s.Nodes[n%2].Admin(s.AdminKey).PatchKey(t.Context(), id, change))(t), http.StatusOK)
 	}
 	refused := func(a fleet.Answer, status int, code string) {
 		t.Helper()
@@ -160,14 +161,14 @@ func (s *suite) freshKeys(t *testing.T) {
 		check(t, other, s.action("1"))
 
 		patch(round, map[string]any{"active": false})
-		refused(must(other.Check(t.Context(), s.action("1")))(t), 401, "api_key_inactive")
-		refused(must(other.Violations(t.Context(), "limit=1"))(t), 401, "api_key_inactive")
+		refused(must.Get(other.Check(t.Context(), s.action("1")))(t), 401, "api_key_inactive")
+		refused(must.Get(other.Violations(t.Context(), "limit=1"))(t), 401, "api_key_inactive")
 
 		patch(round, map[string]any{"active": true})
 		check(t, other, s.action("1"))
 
 		patch(round, map[string]any{"rate_limit_rpm": 1})
-		refused(must(other.Check(t.Context(), s.action("1")))(t), 429, "rate_limit_exceeded")
+		refused(must.Get(other.Check(t.Context(), s.action("1")))(t), 429, "rate_limit_exceeded")
 
 		patch(round, map[string]any{"rate_limit_rpm": plenty})
 		check(t, other, s.action("1"))
@@ -175,7 +176,7 @@ func (s *suite) freshKeys(t *testing.T) {
 	// A new key, and one that never was.
 	_, fresh := s.newKey(t, plenty)
 	check(t, s.Nodes[1].Client(fresh), s.action("1"))
-	refused(must(s.Nodes[1].Client(fresh[:len(fresh)-1]).Check(t.Context(), s.action("1")))(t), 401, "unauthorized")
+	refused(must.Get(s.Nodes[1].Client(fresh[:len(fresh)-1]).Check(t.Context(), s.action("1")))(t), 401, "unauthorized")
 }
 
 // S22: a violation is listed on the other node at once. That a check reads there as it
@@ -189,7 +190,7 @@ func (s *suite) violationsElsewhere(t *testing.T) {
 		if answer.Decision != "allow" {
 			want = `"total_count":1}}`
 		}
-		listed := ok(t, must(s.client(round+1).Violations(t.Context(), "agent_id="+action.AgentID))(t), http.StatusOK)
+		listed := ok(t, must.Get(s.client(round+1).Violations(t.Context(), "agent_id="+action.AgentID))(t), http.StatusOK)
 		if text := string(listed.Body); !strings.HasSuffix(text, want) || strings.Contains(text, answer.CheckID) != (answer.Decision != "allow") {
 			t.Fatalf("%s of %s, then the other node listed %s", answer.Decision, answer.CheckID, text)
 		}

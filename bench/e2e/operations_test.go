@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // readiness is the body of /readyz.
@@ -25,7 +26,7 @@ type readiness struct {
 
 func readyOf(t *testing.T, n *fleet.Node) (r readiness) {
 	t.Helper()
-	answer := ok(t, must(n.Ready(t.Context()))(t), http.StatusOK)
+	answer := ok(t, must.Get(n.Ready(t.Context()))(t), http.StatusOK)
 	if err := json.Unmarshal(answer.Body, &r); err != nil {
 		t.Fatalf("/readyz: %v: %s", err, answer)
 	}
@@ -53,13 +54,13 @@ func (s *suite) operations(t *testing.T) {
 			t.Errorf("a node of a fleet calls itself %q", r.Mode)
 		}
 		live := &fleet.Client{Base: n.Ops, HTTP: http.DefaultClient}
-		ok(t, must(live.Do(t.Context(), http.MethodGet, "/livez", nil))(t), http.StatusOK)
+		ok(t, must.Get(live.Do(t.Context(), http.MethodGet, "/livez", nil))(t), http.StatusOK)
 		for _, path := range []string{"/metrics", "/readyz", "/livez", "/debug/pprof/"} {
-			if a := must(n.Client(s.key).Do(t.Context(), http.MethodGet, path, nil))(t); a.Status != http.StatusNotFound {
+			if a := must.Get(n.Client(s.key).Do(t.Context(), http.MethodGet, path, nil))(t); a.Status != http.StatusNotFound {
 				t.Errorf("%s on the public listener: %d", path, a.Status)
 			}
 		}
-		ok(t, must(live.Do(t.Context(), http.MethodGet, "/debug/pprof/", nil))(t), http.StatusNotFound)
+		ok(t, must.Get(live.Do(t.Context(), http.MethodGet, "/debug/pprof/", nil))(t), http.StatusNotFound)
 	}
 	n := s.Nodes[0]
 	before := metricsOf(t, n)
@@ -85,7 +86,7 @@ func (s *suite) operations(t *testing.T) {
 // metricsOf reads the samples of /metrics.
 func metricsOf(t *testing.T, n *fleet.Node) map[string]string {
 	t.Helper()
-	answer := ok(t, must(n.Metrics(t.Context()))(t), http.StatusOK)
+	answer := ok(t, must.Get(n.Metrics(t.Context()))(t), http.StatusOK)
 	samples := make(map[string]string)
 	for line := range strings.Lines(string(answer.Body)) {
 		if i := strings.LastIndexByte(line, ' '); i > 0 && line[0] != '#' {
@@ -101,15 +102,12 @@ func (s *suite) noSecrets(t *testing.T) {
 	const wrong, wrongAdmin = "svc_live_00000000000000000000000000000bad", "an-admin-key-that-is-wrong"
 	n := s.Nodes[0]
 	refusals := []fleet.Answer{
-		must(n.Client(wrong).Check(t.Context(), s.action("1")))(t),
-		must(n.Admin(wrongAdmin).PatchKey(t.Context(), "key_nobody", map[string]any{"active": false}))(t),
+		must.Get(n.Client(wrong).Check(t.Context(), s.action("1")))(t),
+		must.Get(n.Admin(wrongAdmin).PatchKey(t.Context(), "key_nobody", map[string]any{"active": false}))(t),
 	}
 	secrets := append([]string{wrong, wrongAdmin, s.AdminKey}, s.issued...)
 	for _, text := range []string{s.Redis.URL, s.Postgres.URL} {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(text))(t)
 		password, _ := u.User.Password()
 		secrets = append(secrets, password)
 	}
@@ -123,8 +121,8 @@ func (s *suite) noSecrets(t *testing.T) {
 	for _, n := range s.Nodes {
 		outputs["the log of "+n.Name] = n.Log()
 		if n.Running() {
-			outputs["the metrics of "+n.Name] = string(must(n.Metrics(t.Context()))(t).Body)
-			outputs["the readiness of "+n.Name] = string(must(n.Ready(t.Context()))(t).Body)
+			outputs["the metrics of "+n.Name] = string(must.Get(n.Metrics(t.Context()))(t).Body)
+			outputs["the readiness of "+n.Name] = string(must.Get(n.Ready(t.Context()))(t).Body)
 		}
 	}
 	for place, text := range outputs {

@@ -8,6 +8,7 @@ import (
 
 	"spendgate/bench/fleet"
 	generator "spendgate/bench/load"
+	"spendgate/bench/must"
 )
 
 const (
@@ -123,7 +124,7 @@ func overloadFaults(able, over generator.Result) (faults []string) {
 // gauge returns a value of node 0's metrics.
 func (s *suite) gauge(t *testing.T, name string) float64 {
 	t.Helper()
-	metrics := generator.ParseMetrics(must(s.Nodes[0].Metrics(t.Context()))(t).Body)
+	metrics := generator.ParseMetrics(must.Get(s.Nodes[0].Metrics(t.Context()))(t).Body)
 	value, found := metrics[name]
 	if !found {
 		t.Fatalf("no metric %s", name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // S27: a node that cannot record checks, while others do, is not ready until it can. If
@@ -32,12 +33,12 @@ func (s *suite) recording(t *testing.T) {
 	t.Cleanup(func() { act(t, node.Kill()) })
 	act(t, node.Start(ctx))
 	status := func(n *fleet.Node) (status int, body string) {
-		a := must(n.Ready(ctx))(t)
+		a := must.Get(n.Ready(ctx))(t)
 		return a.Status, string(a.Body)
 	}
 	checks := func(nodes ...*fleet.Node) (failed int) {
 		for _, n := range nodes {
-			if must(n.Client(s.key).Check(ctx, s.action("1")))(t).Status != http.StatusOK {
+			if must.Get(n.Client(s.key).Check(ctx, s.action("1")))(t).Status != http.StatusOK {
 				failed++
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // roles is a fleet whose nodes connect to PostgreSQL with a role that owns
@@ -133,8 +134,8 @@ func (r *roles) work(t *testing.T) {
 	id, key, err := admin.CreateKey(ctx, "test", plenty)
 	act(t, err)
 	r.client = node.Client(key)
-	ok(t, must(admin.PatchKey(ctx, id, map[string]any{"name": "changed"}))(t), http.StatusOK)
-	ok(t, must(r.client.PostPolicy(ctx, standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(admin.PatchKey(ctx, id, map[string]any{"name": "changed"}))(t), http.StatusOK)
+	ok(t, must.Get(r.client.PostPolicy(ctx, standardPolicy()))(t), http.StatusCreated)
 	action := fleet.Action{
 		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "900", Currency: "USD", Counterparty: "customer",
 		IdempotencyKey: "key",
@@ -143,12 +144,12 @@ func (r *roles) work(t *testing.T) {
 	if again := check(t, r.client, action); !again.Replayed() {
 		t.Errorf("not a replay: %s", again)
 	}
-	ok(t, must(r.client.GetCheck(ctx, first.Result().CheckID))(t), http.StatusOK)
-	if list := ok(t, must(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
+	ok(t, must.Get(r.client.GetCheck(ctx, first.Result().CheckID))(t), http.StatusOK)
+	if list := ok(t, must.Get(r.client.Violations(ctx, "agent_id=agent"))(t), http.StatusOK); !strings.Contains(string(list.Body),
 		`"total_count":1`) {
 		t.Errorf("the violation is not listed: %s", list)
 	}
-	if feed := ok(t, must(r.client.Do(ctx, http.MethodGet, "/v1/events?limit=100", nil))(t),
+	if feed := ok(t, must.Get(r.client.Do(ctx, http.MethodGet, "/v1/events?limit=100", nil))(t),
 		http.StatusOK); !strings.Contains(string(feed.Body), "violation.recorded") {
 		t.Errorf("the violation is not in the feed: %s", feed)
 	}
@@ -156,7 +157,7 @@ func (r *roles) work(t *testing.T) {
 		err := owner.QueryRow(ctx, "SELECT sum(total) = 1 FROM violation_counts").Scan(&done)
 		return err == nil && done
 	})
-	if list := ok(t, must(r.client.Violations(ctx, "decision=block"))(t), http.StatusOK); !strings.Contains(string(list.Body),
+	if list := ok(t, must.Get(r.client.Violations(ctx, "decision=block"))(t), http.StatusOK); !strings.Contains(string(list.Body),
 		`"total_count":1`) {
 		t.Errorf("the violation is not listed once it is counted: %s", list)
 	}

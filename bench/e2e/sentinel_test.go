@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // testSentinel: the guarantees hold on a Redis with Sentinels, also when another
@@ -80,7 +81,7 @@ func (s *suite) masterReplacedIdle(t *testing.T) {
 			continue // refused, as checks may be
 		}
 		for _, n := range s.Nodes {
-			if a := must(n.Client(key).Violations(t.Context(), "limit=1"))(t); a.Status == 401 {
+			if a := must.Get(n.Client(key).Violations(t.Context(), "limit=1"))(t); a.Status == 401 {
 				t.Fatalf("%s after a failover %s refuses a new key: %s", time.Since(back), n.Name, a)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // stopsIn is how long a node may take to stop (G11).
@@ -21,10 +22,7 @@ const stopsIn = 10 * time.Second
 // terminated waits for the end of a node that got its SIGTERM at a time.
 func terminated(t *testing.T, n *fleet.Node, signalled time.Time) {
 	t.Helper()
-	code, err := n.Wait(limited(t, patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(n.Wait(limited(t, patience)))(t)
 	if took := time.Since(signalled); code != 0 || took > stopsIn {
 		t.Errorf("%s ended after %s with code %d", n.Name, took.Round(time.Millisecond), code)
 	}
@@ -114,7 +112,7 @@ func (s *suite) stopsBesideAHungDatabase(t *testing.T) {
 	check(t, client, s.action("5"))
 	metricsOf(t, n)
 	act(t, s.Postgres.Stop())
-	refusedInOutage(t, must(client.Check(t.Context(), s.action("5")))(t))
+	refusedInOutage(t, must.Get(client.Check(t.Context(), s.action("5")))(t))
 	signalled := time.Now()
 	act(t, n.Terminate())
 	unreadyAtOnce(t, n)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // testStandby: a PostgreSQL with a synchronous standby fails over and nothing
@@ -25,7 +26,7 @@ func testStandby(t *testing.T, binary string) {
 // durability returns what /readyz says of node 0.
 func (s *suite) durability(t *testing.T) string {
 	t.Helper()
-	return string(must(s.Nodes[0].Ready(t.Context()))(t).Body)
+	return string(must.Get(s.Nodes[0].Ready(t.Context()))(t).Body)
 }
 
 // G1, S27: /readyz says whether losing the database's machine can lose
@@ -114,7 +115,7 @@ func (s *suite) standbyBehind(t *testing.T) {
 		act(t, n.Start(limited(t, patience)))
 	}
 	for _, before := range gone {
-		ok(t, must(s.client(0).GetCheck(t.Context(), before.Result().CheckID))(t), http.StatusNotFound)
+		ok(t, must.Get(s.client(0).GetCheck(t.Context(), before.Result().CheckID))(t), http.StatusNotFound)
 	}
 	for n := range 2 {
 		if r := check(t, s.client(n), kept).Result(); !r.Duplicate() || named(t, r) != first.CheckID {

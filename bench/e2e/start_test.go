@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // start is a node whose servers come, go and change.
@@ -135,8 +136,8 @@ func (s *start) waiting(t *testing.T) {
 		return strings.Contains(s.node.Log(), `"msg":"waiting for a dependency","dependency":"redis"`)
 	})
 	live := &fleet.Client{Base: s.node.Ops, HTTP: http.DefaultClient}
-	ok(t, must(live.Do(t.Context(), http.MethodGet, "/livez", nil))(t), http.StatusOK)
-	ok(t, must(s.node.Ready(t.Context()))(t), http.StatusServiceUnavailable)
+	ok(t, must.Get(live.Do(t.Context(), http.MethodGet, "/livez", nil))(t), http.StatusOK)
+	ok(t, must.Get(s.node.Ready(t.Context()))(t), http.StatusServiceUnavailable)
 	if said := s.run(t, 1, nil, "healthcheck"); !strings.Contains(said, "connection refused") {
 		t.Errorf("healthcheck says\n%s", said)
 	}
@@ -216,13 +217,13 @@ func (s *start) otherRedis(t *testing.T) {
 	_, key, err := s.node.Admin(formerAdminKey).CreateKey(t.Context(), "at work", plenty)
 	act(t, err)
 	client := s.node.Client(key)
-	ok(t, must(client.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(client.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	check := func(ctx context.Context) (fleet.Answer, error) {
 		return client.Check(ctx, fleet.Action{
 			AgentID: "bot", PolicyID: standard, ActionType: "refund", Amount: "1", Currency: "USD", Counterparty: "c",
 		})
 	}
-	ok(t, must(check(t.Context()))(t), http.StatusOK)
+	ok(t, must.Get(check(t.Context()))(t), http.StatusOK)
 	_, err = s.postgres.Pool.Exec(t.Context(), "CREATE DATABASE anew")
 	act(t, err)
 	anew := fleet.Settings{"DATABASE_URL": strings.Replace(s.postgres.URL, "/postgres?", "/anew?", 1)}
@@ -235,7 +236,7 @@ func (s *start) otherRedis(t *testing.T) {
 			t.Errorf("%q says\n%s", args, said)
 		}
 	}
-	ok(t, must(check(t.Context()))(t), http.StatusOK)
+	ok(t, must.Get(check(t.Context()))(t), http.StatusOK)
 	for _, emptied := range []bool{false, true} {
 		if emptied {
 			act(t, s.redis.Client.FlushDB(t.Context()).Err())
@@ -263,9 +264,9 @@ func (s *start) parts(t *testing.T) {
 	names("another")
 	metric := regexp.MustCompile(`(?m)^spendgate_redis_differs\{host="[^"]+:\d+",node="[0-9a-f]{32}"\} 1$`)
 	for _, n := range []*fleet.Node{s.node, late} {
-		eventually(t, patience, n.Name+" names the other", func() bool { return metric.Match(must(n.Metrics(t.Context()))(t).Body) })
+		eventually(t, patience, n.Name+" names the other", func() bool { return metric.Match(must.Get(n.Metrics(t.Context()))(t).Body) })
 	}
-	if a := must(late.Ready(t.Context()))(t); a.Status != http.StatusServiceUnavailable ||
+	if a := must.Get(late.Ready(t.Context()))(t); a.Status != http.StatusServiceUnavailable ||
 		!strings.Contains(string(a.Body), `"other nodes are at work, and they use another redis"`) {
 		t.Errorf("the node that came later: %s", a)
 	}
@@ -305,7 +306,7 @@ func (s *start) doctor(t *testing.T) {
 func (s *start) hangup(t *testing.T) {
 	const former, next = formerAdminKey, "admin-key-to-be-0123456789"
 	accepts := func(key string) bool {
-		return must(s.node.Admin(key).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t).Status == http.StatusOK
+		return must.Get(s.node.Admin(key).Do(t.Context(), http.MethodGet, "/v1/keys", nil))(t).Status == http.StatusOK
 	}
 	// The test waits for lines of the log instead of trying keys: a node counts wrong keys and
 	// refuses all requests after some.
@@ -382,7 +383,7 @@ func (s *start) outage(t *testing.T) {
 	act(t, s.postgres.Kill())
 	var body string
 	eventually(t, patience, "/readyz fails", func() bool {
-		a := must(s.node.Ready(context.Background()))(t)
+		a := must.Get(s.node.Ready(context.Background()))(t)
 		body = string(a.Body)
 		return a.Status == http.StatusServiceUnavailable
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // staleClaim is when a waiter takes over an abandoned claim: about 2.5 s, and the
@@ -96,10 +97,7 @@ func (s *suite) pauseWith(t *testing.T, action fleet.Action) *distantNode {
 // claims counts the fingerprints in Redis.
 func (s *suite) claims(t *testing.T) int {
 	t.Helper()
-	names, err := s.Redis.Client.Keys(t.Context(), "f:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(s.Redis.Client.Keys(t.Context(), "f:*").Result())(t)
 	return len(names)
 }
 

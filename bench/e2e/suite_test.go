@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/httpapi/apitest"
 )
 
@@ -166,7 +167,7 @@ func newSuite(t *testing.T, binary string, o fleet.Options) *suite {
 	_, s.key = s.newKey(t, plenty)
 	// A node's first answers may need more than its time for a read where others start, too.
 	eventually(t, 30*time.Second, "the first policy is stored", func() bool {
-		return must(s.Nodes[0].Client(s.key).PostPolicy(t.Context(), standardPolicy()))(t).Status == http.StatusCreated
+		return must.Get(s.Nodes[0].Client(s.key).PostPolicy(t.Context(), standardPolicy()))(t).Status == http.StatusCreated
 	})
 	return s
 }
@@ -177,10 +178,7 @@ func startFleet(t *testing.T, o fleet.Options) *fleet.Fleet {
 	if o.Seen == nil {
 		o.Seen = documented(t)
 	}
-	f, err := fleet.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(fleet.Start(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -305,7 +303,7 @@ func (s *suite) client(n int) *fleet.Client { return s.Nodes[n%2].Client(s.key) 
 // post stores a policy and returns its version.
 func (s *suite) post(t *testing.T, n *fleet.Node, p fleet.Policy) int {
 	t.Helper()
-	answer := must(n.Client(s.key).PostPolicy(t.Context(), p))(t)
+	answer := must.Get(n.Client(s.key).PostPolicy(t.Context(), p))(t)
 	var stored struct {
 		Version int `json:"version"`
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // The caller of the traced check.
@@ -126,7 +127,7 @@ func runTraced(t *testing.T, binary, endpoint string, on bool) {
 	if named := strings.Contains(n.Log(), "trace_id="+callersTrace); named != on {
 		t.Errorf("the log of the failure names the trace: %t, want %t", named, on)
 	}
-	goroutines := must(n.Goroutines(t.Context()))(t)
+	goroutines := must.Get(n.Goroutines(t.Context()))(t)
 	if runs := bytes.Contains(goroutines.Body, []byte("opentelemetry")); goroutines.Status != http.StatusOK || runs != on {
 		t.Errorf("OpenTelemetry has goroutines: %t, want %t (%d)", runs, on, goroutines.Status)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // nextVersion is the version of the binary after this one.
@@ -144,7 +145,7 @@ func (u *upgrade) forward(t *testing.T) {
 		from = time.Now()
 		u.migrate(t, u.next)
 		for _, n := range u.Nodes[:3] {
-			ok(t, must(n.Ready(t.Context()))(t), http.StatusOK)
+			ok(t, must.Get(n.Ready(t.Context()))(t), http.StatusOK)
 		}
 		remembered()
 		if n := u.writtenBy(t, nextVersion); n != 0 {
@@ -197,7 +198,7 @@ func (u *upgrade) replace(t *testing.T, n *fleet.Node, binary string) {
 	terminated(t, n, signalled)
 	n.Install(binary)
 	act(t, n.Start(limited(t, patience)))
-	runs := strings.Contains(string(must(n.Metrics(t.Context()))(t).Body), `version="`+nextVersion+`"`)
+	runs := strings.Contains(string(must.Get(n.Metrics(t.Context()))(t).Body), `version="`+nextVersion+`"`)
 	if runs != (binary == u.next) {
 		t.Errorf("%s runs the next version: %t", n.Name, runs)
 	}
@@ -261,11 +262,11 @@ func (u *upgrade) schemaWentBack(t *testing.T, upgraded, old *fleet.Node) {
 	}
 	set("UPDATE migrations SET version = -version WHERE version > $1")
 	defer set("UPDATE migrations SET version = -version WHERE version < 0 AND $1 > 0")
-	a := must(upgraded.Ready(ctx))(t)
+	a := must.Get(upgraded.Ready(ctx))(t)
 	if a.Status != http.StatusServiceUnavailable || !strings.Contains(string(a.Body), "schema") {
 		t.Errorf("a node on a schema that is too old for it answers %s", a)
 	}
-	ok(t, must(old.Ready(ctx))(t), http.StatusOK)
+	ok(t, must.Get(old.Ready(ctx))(t), http.StatusOK)
 }
 
 // writtenBy counts the checks that were recorded by the next version's commits.

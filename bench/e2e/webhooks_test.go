@@ -15,6 +15,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // takenOver is when another node delivers in the place of one that was killed: after
@@ -32,7 +33,7 @@ func testWebhooks(t *testing.T, binary string) {
 	_, key, err := admin.CreateKey(t.Context(), "test", plenty)
 	act(t, err)
 	node := f.Nodes[0].Client(key)
-	ok(t, must(node.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
+	ok(t, must.Get(node.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	refuse(t, node, "before") // which is not delivered
 
 	good := receive(t, func(http.ResponseWriter, *http.Request) {})
@@ -53,11 +54,12 @@ func testWebhooks(t *testing.T, binary string) {
 		t.Errorf("received %v, want %v: once each, and nothing from before", got, want)
 	}
 	eventually(t, patience, "what is gone is disabled", func() bool {
-		return strings.Contains(string(ok(t, must(admin.Do(t.Context(), "GET", gone.path, nil))(t), http.StatusOK).Body), `"status":"disabled"`)
+		shown := ok(t, must.Get(admin.Do(t.Context(), "GET", gone.path, nil))(t), http.StatusOK)
+		return strings.Contains(string(shown.Body), `"status":"disabled"`)
 	})
 	for r, says := range map[*eventReceiver]string{moved: "status 307: redirects are not followed", slow: ""} {
 		eventually(t, patience, "the failure is logged", func() bool {
-			return strings.Contains(string(ok(t, must(admin.Do(t.Context(), "GET", r.path+"/deliveries", nil))(t), http.StatusOK).Body), says)
+			return strings.Contains(string(ok(t, must.Get(admin.Do(t.Context(), "GET", r.path+"/deliveries", nil))(t), http.StatusOK).Body), says)
 		})
 	}
 
@@ -74,7 +76,7 @@ func testWebhooks(t *testing.T, binary string) {
 	for i := range 5 {
 		want = append(want, refuse(t, node, fmt.Sprint("second-", i)))
 	}
-	rotated := ok(t, must(admin.Do(t.Context(), "POST", good.path+"/rotate", nil))(t), http.StatusOK)
+	rotated := ok(t, must.Get(admin.Do(t.Context(), "POST", good.path+"/rotate", nil))(t), http.StatusOK)
 	good.verify(t, rotated)
 	eventually(t, takenOver, "all are delivered by the other node", func() bool { return good.has(want) })
 	if good.twice {
@@ -83,7 +85,7 @@ func testWebhooks(t *testing.T, binary string) {
 	third, err := f.AddNode(fleet.Settings{"WEBHOOK_PRIVATE_ADDRESSES": "false"})
 	act(t, err)
 	act(t, third.Start(limited(t, patience)))
-	ok(t, must(third.Admin(f.AdminKey).Do(t.Context(), "POST", "/v1/webhooks", good.body()))(t), http.StatusUnprocessableEntity)
+	ok(t, must.Get(third.Admin(f.AdminKey).Do(t.Context(), "POST", "/v1/webhooks", good.body()))(t), http.StatusUnprocessableEntity)
 	for _, n := range f.Nodes {
 		if strings.Contains(n.Log(), "whsec_") {
 			t.Errorf("the log of %s has a secret", n.Name)
@@ -165,7 +167,7 @@ func (r *eventReceiver) body() any {
 
 func (r *eventReceiver) create(t *testing.T, admin *fleet.Client) {
 	t.Helper()
-	a := ok(t, must(admin.Do(t.Context(), "POST", "/v1/webhooks", r.body()))(t), http.StatusCreated)
+	a := ok(t, must.Get(admin.Do(t.Context(), "POST", "/v1/webhooks", r.body()))(t), http.StatusCreated)
 	var w struct {
 		ID string `json:"webhook_id"`
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // Dev is the embedded single node, which needs no servers.
@@ -24,8 +26,7 @@ type Dev struct {
 // TestDev compiles the service and starts a single node, which is killed when the test ends.
 func TestDev(t testing.TB, more ...Settings) *Dev {
 	t.Helper()
-	d, err := StartDev(t.Context(), t.TempDir(), more...)
-	must(t, err)
+	d := must.Get(StartDev(t.Context(), t.TempDir(), more...))(t)
 	t.Cleanup(func() {
 		if err := d.Kill(); err != nil {
 			t.Error(err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // A child outlives the goroutine that started it, even if that goroutine's thread ends.
@@ -50,18 +52,14 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 	first := process()
-	if err := first.Launch(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Launch())
 	defer first.Kill() //nolint:errcheck // it has ended before
 	later := process()
 	if !later.adopt() || later.PID() != first.PID() || !later.Running() {
 		t.Fatal("it was not found")
 	}
 	another := fmt.Sprintf("%d %d\n", first.PID(), readStat(first.PID()).Starttime+1)
-	if err := os.WriteFile(later.pidPath, []byte(another), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(later.pidPath, []byte(another), 0o600))
 	if process().adopt() {
 		t.Error("another process was taken for it")
 	}

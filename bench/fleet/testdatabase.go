@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/bench/must"
 )
 
 // TestDatabase returns the URL of the PostgreSQL database that TEST_DATABASE_URL names. Without it
@@ -35,7 +37,7 @@ func TestDatabase(t testing.TB) string {
 func TestSchema(t testing.TB) string {
 	t.Helper()
 	schema := `"Test-` + rand.Text() + `"`
-	must(t, execOn(TestDatabase(t), "CREATE SCHEMA "+schema))
+	must.Do(t, execOn(TestDatabase(t), "CREATE SCHEMA "+schema))
 	execAtEnd(t, "DROP SCHEMA "+schema+" CASCADE")
 	return urlOf(t, "", schema)
 }
@@ -45,7 +47,7 @@ func TestSchema(t testing.TB) string {
 func OwnTestDatabase(t testing.TB) string {
 	t.Helper()
 	name := newDatabaseName()
-	must(t, execOn(TestDatabase(t), "CREATE DATABASE "+name))
+	must.Do(t, execOn(TestDatabase(t), "CREATE DATABASE "+name))
 	execAtEnd(t, dropDatabase(name))
 	return urlOf(t, name, "")
 }
@@ -65,28 +67,25 @@ func TestMigrated(t testing.TB, migrate func(ctx context.Context, url string) er
 		makeTemplate(t, template, migrate)
 		err = execOn(TestDatabase(t), create)
 	}
-	must(t, err)
+	must.Do(t, err)
 	execAtEnd(t, dropDatabase(name))
 	copied := urlOf(t, name, migratedSchema)
 	// The random identities that the migrations draw must differ between deployments.
-	must(t, execOn(copied, "UPDATE deployment SET id = gen_random_uuid(); UPDATE epoch SET id = gen_random_uuid()"))
+	must.Do(t, execOn(copied, "UPDATE deployment SET id = gen_random_uuid(); UPDATE epoch SET id = gen_random_uuid()"))
 	return copied
 }
 
 // templateName returns a name that depends on the text of the migrations.
 func templateName(t testing.TB) string {
 	t.Helper()
-	root, err := ModuleRoot()
-	must(t, err)
-	texts, err := filepath.Glob(filepath.Join(root, "audit/postgres/migrations/*.sql"))
-	must(t, err)
+	root := must.Get(ModuleRoot())(t)
+	texts := must.Get(filepath.Glob(filepath.Join(root, "audit/postgres/migrations/*.sql")))(t)
 	if len(texts) == 0 {
 		t.Fatalf("no migrations in %s", root)
 	}
 	sum := sha256.New()
 	for _, path := range texts {
-		text, err := os.ReadFile(path)
-		must(t, err)
+		text := must.Get(os.ReadFile(path))(t)
 		_, _ = fmt.Fprintf(sum, "%d %s", len(text), text)
 	}
 	return fmt.Sprintf("test_migrated_%x", sum.Sum(nil)[:8])
@@ -96,25 +95,23 @@ func templateName(t testing.TB) string {
 func makeTemplate(t testing.TB, name string, migrate func(ctx context.Context, url string) error) {
 	t.Helper()
 	ctx := t.Context()
-	conn, err := pgx.Connect(ctx, TestDatabase(t))
-	must(t, err)
+	conn := must.Get(pgx.Connect(ctx, TestDatabase(t)))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // ends the lock, too
 	exec := func(statement string) {
 		t.Helper()
-		_, err := conn.Exec(ctx, statement)
-		must(t, err)
+		must.Get(conn.Exec(ctx, statement))(t)
 	}
 	exec("SELECT pg_advisory_lock(hashtext('test_migrated'))")
 	var made bool
-	must(t, conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&made))
+	must.Do(t, conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&made))
 	if made {
 		return
 	}
 	unfinished := name + "_unfinished"
 	exec("DROP DATABASE IF EXISTS " + unfinished + " WITH (FORCE)")
 	exec("CREATE DATABASE " + unfinished)
-	must(t, execOn(urlOf(t, unfinished, ""), "CREATE SCHEMA "+migratedSchema))
-	must(t, migrate(ctx, urlOf(t, unfinished, migratedSchema)))
+	must.Do(t, execOn(urlOf(t, unfinished, ""), "CREATE SCHEMA "+migratedSchema))
+	must.Do(t, migrate(ctx, urlOf(t, unfinished, migratedSchema)))
 	exec("ALTER DATABASE " + unfinished + " RENAME TO " + name)
 }
 
@@ -125,10 +122,7 @@ func dropDatabase(name string) string { return "DROP DATABASE " + name + " WITH 
 // urlOf returns the URL of a schema in a database of the server; "" leaves the default.
 func urlOf(t testing.TB, database, schema string) string {
 	t.Helper()
-	u, err := url.Parse(TestDatabase(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(TestDatabase(t)))(t)
 	if database != "" {
 		u.Path = "/" + database
 	}
@@ -138,13 +132,6 @@ func urlOf(t testing.TB, database, schema string) string {
 		u.RawQuery = q.Encode()
 	}
 	return u.String()
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // execAtEnd executes a statement when the test has ended.

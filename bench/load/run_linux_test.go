@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // answering is a server that answers every request with its handler's text, and
@@ -21,10 +23,7 @@ const rightAnswer = `{"decision":"allow","violated_rule_id":null}`
 
 func startAnswering(t *testing.T, handle func(n int) string) *answering {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	s := &answering{t: t, addr: l.Addr().String(), handle: handle}
 	go func() {
@@ -84,10 +83,7 @@ func TestOpenLoopIsCorrectedForLateStarts(t *testing.T) {
 	})
 	o := s.options()
 	o.Rate = rate
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(t.Context(), o))(t)
 	const due = 60 // in 300 ms
 	if r.Right != due || r.Failures() != 0 {
 		t.Fatalf("%d right answers and failures %v, want %d and none", r.Right, r.Errors, due)
@@ -111,10 +107,7 @@ func TestOpenLoopCountsWhatWasNeverSent(t *testing.T) {
 	})
 	o := s.options()
 	o.Rate, o.Drain = 100, 100*time.Millisecond
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(t.Context(), o))(t)
 	if r.Right+r.Failures() != 30 || r.Failures() < 28 {
 		t.Errorf("%d right and failures %v, want 30 in all and hardly any right", r.Right, r.Errors)
 	}
@@ -136,10 +129,7 @@ func TestClosedLoopCountsOnlyRightAnswers(t *testing.T) {
 	o := s.options()
 	o.Connections, o.Workers = 3, 2
 	o.Target = func() Target { return allowing{NewSpendgate(make([]string, 200))} }
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(t.Context(), o))(t)
 	if r.Right == 0 || r.Errors["status 429"] == 0 || r.Errors["wrong decision"] == 0 || r.Errors["replay of another check"] == 0 {
 		t.Errorf("%d right, errors %v", r.Right, r.Errors)
 	}
@@ -168,10 +158,7 @@ func TestBrokenConnectionsAreReplaced(t *testing.T) {
 	})
 	o := s.options()
 	o.Requests = 20
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Run(t.Context(), o))(t)
 	if r.Right < 20 || r.Errors["broken connection"] == 0 {
 		t.Errorf("%d right, errors %v", r.Right, r.Errors)
 	}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // TestIndexOfErrors: docs/reference/errors.md has the codes of errors that the service returns, each with the clauses
@@ -23,9 +25,7 @@ func TestIndexOfErrors(t *testing.T) {
 	head, listed, _ := strings.Cut(text, "| --- | --- | --- |\n")
 	want := errorRows(t)
 	if *writeIndex {
-		if err := os.WriteFile(filepath.Join(root(), page), []byte(head+"| --- | --- | --- |\n"+want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(root(), page), []byte(head+"| --- | --- | --- |\n"+want), 0o644))
 	} else if listed != want {
 		t.Errorf("%s is not what the service returns; -write-index writes it", page)
 	}
@@ -72,17 +72,11 @@ type returnedError struct {
 // returnedErrors reads the refusals of hotpath/httpapi.
 func returnedErrors(t *testing.T) map[string]*returnedError {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root(), "hotpath/httpapi/*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(root(), "hotpath/httpapi/*.go")))(t)
 	names := make(map[string]string) // of constants
 	var literals [][]ast.Expr
 	for _, path := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch x := n.(type) {
 			case *ast.ValueSpec:

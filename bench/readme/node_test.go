@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // node is a single node in a folder that looks like a fresh clone.
@@ -31,18 +32,14 @@ func newClone(t *testing.T) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{dir: dir, binary: filepath.Join(dir, ".bin", "spendgate")}
-	if err := os.Mkdir(filepath.Dir(n.binary), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Dir(n.binary), 0o755))
 	build := fleet.BuildCommand(t.Context(), "./cmd/spendgate", n.binary)
 	build.Dir = root()
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build: %v\n%s", err, out)
 	}
 	for _, used := range []string{"deploy/policies", "deploy/prometheus", "deploy/examples/probe"} {
-		if err := os.CopyFS(filepath.Join(dir, used), os.DirFS(filepath.Join(root(), used))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(filepath.Join(dir, used), os.DirFS(filepath.Join(root(), used))))
 	}
 	return n
 }
@@ -56,26 +53,16 @@ func (n *node) environ(more ...string) []string {
 // start does what `make run` does, on free ports.
 func (n *node) start(t *testing.T) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	n.process = exec.Command(n.binary, "dev")
 	n.process.Dir = n.dir
 	n.process.Env = n.environ("SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0")
 	n.process.Stderr = log
-	if err := n.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.process.Start())
 	t.Cleanup(func() { n.stop(t) })
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	n.tools = free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, free.Close())
 	listening := regexp.MustCompile(`msg=listening .*\bapi=(\S+) ops=(\S+)`)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		said, err := os.ReadFile(log.Name())
@@ -123,24 +110,15 @@ func (n *node) command(env string, args ...string) string {
 // metrics returns the text of /metrics.
 func (n *node) metrics(t *testing.T) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.ops+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.ops+"/metrics", nil))(t)
 	_, text := do(t, r)
 	return text
 }
 
 func do(t *testing.T, r *http.Request) (status int, answer string) {
 	t.Helper()
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close() //nolint:errcheck // only read
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(body)
 }

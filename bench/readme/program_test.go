@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // compiler makes JavaScript of TypeScript in the folder to.
@@ -18,9 +20,7 @@ func program(t *testing.T, e example, typeScript compiler) string {
 	t.Helper()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "example."+map[string]string{"go": "go", "python": "py", "ts": "mts"}[e.language])
-	if err := os.WriteFile(name, []byte(e.text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(e.text), 0o600))
 	switch e.language {
 	case "go":
 		return compileGo(t, e, name)
@@ -35,18 +35,13 @@ func program(t *testing.T, e example, typeScript compiler) string {
 // replaces the module's name by a clone sees it.
 func compileGo(t *testing.T, e example, name string) string {
 	t.Helper()
-	module, err := filepath.Abs(root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := must.Get(filepath.Abs(root()))(t)
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(module, "example", "main.go"): name}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	file, binary := name+".overlay", name+".out"
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, overlay, 0o600))
 	build := exec.Command("go", "build", "-buildvcs=false", "-overlay", file, "-o", binary, "./example")
 	build.Dir = module
 	if out, err := build.CombinedOutput(); err != nil {
@@ -64,10 +59,7 @@ func runPython(t *testing.T, e example, name string) string {
 			e.page, e.line)
 		return ""
 	}
-	source, err := filepath.Abs(filepath.Join(root(), "deploy", "clients", "python", "src"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(filepath.Abs(filepath.Join(root(), "deploy", "clients", "python", "src")))(t)
 	return "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + source + "' '" + interpreter + "' '" + name + "'"
 }
 
@@ -89,10 +81,7 @@ func compileTypeScript(t *testing.T, e example, name string, compile compiler) s
 // installClient puts the TypeScript package where programs beside it find it.
 func installClient(t *testing.T, modules, dir string, compile compiler) {
 	t.Helper()
-	source, err := filepath.Abs(filepath.Join(root(), "deploy", "clients", "typescript"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(filepath.Abs(filepath.Join(root(), "deploy", "clients", "typescript")))(t)
 	compile(t, modules, filepath.Join(dir, "dist"), filepath.Join(source, "src", "index.ts"))
 	description, err := os.ReadFile(filepath.Join(source, "package.json"))
 	if err == nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // exampleTimeout is far more than any example takes.
@@ -29,17 +31,9 @@ func openShell(t *testing.T, dir string, environ []string) *shell {
 	bash := exec.Command("bash", "--noprofile", "--norc")
 	bash.Dir, bash.Env = dir, environ
 	bash.WaitDelay = time.Second
-	stdin, err := bash.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := bash.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bash.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Get(bash.StdinPipe())(t)
+	stdout := must.Get(bash.StdoutPipe())(t)
+	must.Do(t, bash.Start())
 	done := make(chan string)
 	go func() {
 		defer close(done)
@@ -62,27 +56,16 @@ func (s *shell) run(t *testing.T, script string) (stdout string, err error) {
 	t.Helper()
 	s.count++
 	name := filepath.Join(s.scratch, strconv.Itoa(s.count))
-	if err := os.WriteFile(name+".sh", []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err = fmt.Fprintf(s.stdin, ". '%[1]s.sh' >'%[1]s.out' 2>'%[1]s.err' </dev/null; echo $?\n", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name+".sh", []byte(script), 0o600))
+	must.Get(fmt.Fprintf(s.stdin, ". '%[1]s.sh' >'%[1]s.out' 2>'%[1]s.err' </dev/null; echo $?\n", name))(t)
 	var code string
 	select {
 	case code = <-s.done:
 	case <-time.After(exampleTimeout):
 		t.Fatalf("no end after %s:\n%s", exampleTimeout, script)
 	}
-	printed, err := os.ReadFile(name + ".out")
-	if err != nil {
-		t.Fatal(err)
-	}
-	complaints, err := os.ReadFile(name + ".err")
-	if err != nil {
-		t.Fatal(err)
-	}
+	printed := must.Get(os.ReadFile(name + ".out"))(t)
+	complaints := must.Get(os.ReadFile(name + ".err"))(t)
 	if code != "0" || len(complaints) > 0 {
 		return string(printed), fmt.Errorf("exit code %s, on stderr: %s", code, strings.TrimSpace(string(complaints)))
 	}

@@ -12,30 +12,23 @@ import (
 	"testing"
 
 	_ "modernc.org/sqlite" // to tamper with a record
+
+	"spendgate/bench/must"
 )
 
 // call sends a request and returns the answer, which has that status.
 func (n devNode) call(t *testing.T, key, method, path, body string, status int) map[string]any {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, n.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, n.url+path, strings.NewReader(body)))(t)
 	if key == "" {
 		request.Header.Set("X-Admin-Key", n.admin)
 	} else {
 		request.Header.Set("X-API-Key", key)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	var answer map[string]any
 	if response.StatusCode != status || json.Unmarshal(text, &answer) != nil {
 		t.Fatalf("%s %s: %d %s", method, path, response.StatusCode, text)
@@ -209,9 +202,7 @@ func (n devNode) open(t *testing.T, db *sql.DB, table string) (undo func()) {
 	var drop, create []string
 	for rows.Next() {
 		var name, text string
-		if err := rows.Scan(&name, &text); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&name, &text))
 		drop, create = append(drop, "DROP TRIGGER "+name), append(create, text)
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil { // there is one connection

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"spendgate/audit/export"
+	"spendgate/bench/must"
 )
 
 // audit runs one of audit's commands on the node's folder.
@@ -43,9 +44,7 @@ func TestExport(t *testing.T) {
 	objects := make(map[string]map[string]any)
 	for line := range strings.Lines(s.read(t, filepath.Join(folder, "checks.jsonl"))) {
 		one := make(map[string]any)
-		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &one))
 		objects[fmt.Sprint(one["check_id"])] = one
 	}
 	if len(table) != 8 || len(objects) != 8 {
@@ -123,10 +122,7 @@ func (n devNode) read(t *testing.T, file string) string {
 // table returns the cells of a file, by check and column.
 func (n devNode) table(t *testing.T, file string) map[string]map[string]string {
 	t.Helper()
-	lines, err := csv.NewReader(strings.NewReader(n.read(t, file))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(csv.NewReader(strings.NewReader(n.read(t, file))).ReadAll())(t)
 	table := make(map[string]map[string]string)
 	for _, line := range lines[1:] {
 		cells := make(map[string]string)
@@ -171,9 +167,7 @@ func TestExportIsChecked(t *testing.T) {
 	content, manifest := s.read(t, file), s.read(t, file+manifestSuffix)
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	lines := strings.SplitAfter(content, "\n")
 	dropped := strings.Join(slices.Delete(slices.Clone(lines), 3, 4), "")
@@ -186,10 +180,7 @@ func TestExportIsChecked(t *testing.T) {
 		r := check()
 		r.has(t, 1, "file: its SHA-256 is not the manifest's", "file: line ")
 		// A manifest made to fit an altered file does not agree with the record.
-		m, err := export.ParseManifest([]byte(manifest))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(export.ParseManifest([]byte(manifest)))(t)
 		m.SHA256, m.Bytes = sha256.Sum256([]byte(altered)), int64(len(altered))
 		write(file+manifestSuffix, string(m.Text()))
 		if r := check(); r.code != 1 || strings.Contains(r.stdout, "SHA-256 is not") ||
@@ -222,9 +213,7 @@ func TestSums(t *testing.T) {
 			one := make(map[string]any)
 			decoder := json.NewDecoder(strings.NewReader(line))
 			decoder.UseNumber()
-			if err := decoder.Decode(&one); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, decoder.Decode(&one))
 			lines[fmt.Sprint(one["rule_id"])] = one
 		}
 		if r.code != 0 || len(lines) != 2 {

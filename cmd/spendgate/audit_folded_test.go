@@ -18,6 +18,7 @@ import (
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // With the archives, exports, sums and the view of a check are the same after batches were detached:
@@ -26,15 +27,13 @@ func TestFoldedIsExported(t *testing.T) {
 	t.Parallel()
 	url := fleet.TestMigrated(t, postgres.Migrate)
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-	must(t, err)
+	must.Do(t, err)
 	defer s.Close()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // of the test
 	exec := func(sql string) {
 		t.Helper()
-		_, err := conn.Exec(t.Context(), sql)
-		must(t, err)
+		must.Get(conn.Exec(t.Context(), sql))(t)
 	}
 	first := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
 	day := func(n int) string { return first.AddDate(0, 0, n).Format(time.DateOnly) }
@@ -42,8 +41,7 @@ func TestFoldedIsExported(t *testing.T) {
 		exec("SELECT make_partition('" + day(n) + "')")
 	}
 	exec("UPDATE migrations SET applied_at = now() - interval '30 days'")
-	epoch, err := s.Epoch(t.Context())
-	must(t, err)
+	epoch := must.Get(s.Epoch(t.Context()))(t)
 	fence, writer := spend.Fence{Node: spend.NewID(first), Epoch: epoch}, audittest.NewWriter(t, s)
 	record := func(at time.Time) *spend.Check {
 		id := spend.NewID(at)
@@ -53,14 +51,14 @@ func TestFoldedIsExported(t *testing.T) {
 			Decision:    spend.Decision{PolicyVersion: 1, Confidence: spend.High, Message: "ok"},
 			Fingerprint: spend.HashKey(id.Text("f")), RequestSHA: spend.HashKey(id.Text("r")),
 		}
-		must(t, writer.Append(c).Final())
+		must.Do(t, writer.Append(c).Final())
 		return c
 	}
 	p := &audit.Policy{PolicyID: "refund's", Name: "P", Rules: "[]"}
-	must(t, s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first))
+	must.Do(t, s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first))
 	var ids []string
 	report := func(of *spend.Check, at time.Time, note string) {
-		must(t, writer.AppendOutcome(&spend.Outcome{
+		must.Do(t, writer.AppendOutcome(&spend.Outcome{
 			ID: spend.NewOutcomeID(at), CheckID: of.ID, Check: of, Step: 1, Number: 1, Status: spend.Failed, Release: spend.ReleaseNone,
 			Reference: "psp – ü", Note: note, KeyID: "key_1", RequestID: "req_1", Fence: fence,
 		}).Final())
@@ -97,7 +95,7 @@ func TestFoldedIsExported(t *testing.T) {
 	before := tell()
 	runWith(t, environ, "", append(detach, "--fold")...).check(t, 0, "archived, folded", "")
 	var noted int
-	must(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE note IS NOT NULL").Scan(&noted))
+	must.Do(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE note IS NOT NULL").Scan(&noted))
 	if noted > 0 {
 		t.Errorf("%d outcomes have their notes", noted)
 	}
@@ -129,14 +127,13 @@ func withoutLater(t *testing.T, environ []string, dir string, day func(int) stri
 	for _, part := range []string{"batches-" + day(2), "checks-" + day(2)} {
 		// The copy has all but that part.
 		few := t.TempDir()
-		must(t, os.CopyFS(few, os.DirFS(dir)))
+		must.Do(t, os.CopyFS(few, os.DirFS(dir)))
 		for _, name := range []string{part + ".jsonl.gz", part + ".manifest.json"} {
-			must(t, os.Remove(filepath.Join(few, name)))
+			must.Do(t, os.Remove(filepath.Join(few, name)))
 		}
 		tells(run("export", "--archive", few, "--out", file), 1, day(2))
 		if strings.HasPrefix(part, "batches") {
-			text, err := os.ReadFile(file)
-			must(t, err)
+			text := must.Get(os.ReadFile(file))(t)
 			n := strings.Count(string(text), "\n")
 			if n != strings.Count(whole.stdout, "\n") || strings.Contains(string(text), "on the third day") ||
 				!strings.Contains(string(text), "the day after") {
@@ -150,16 +147,9 @@ func withoutLater(t *testing.T, environ []string, dir string, day func(int) stri
 			tells(run("show", "--archive", few, ids[3]), 1, "NOT COMPARED")
 		}
 		tells(run("export", "--archive", dir, "--check", file+".manifest.json"), 1, "are as the record has them")
-		must(t, os.WriteFile(file, []byte(whole.stdout), 0o600))
-		must(t, os.WriteFile(file+".manifest.json", []byte(whole.stderr), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(whole.stdout), 0o600))
+		must.Do(t, os.WriteFile(file+".manifest.json", []byte(whole.stderr), 0o600))
 		tells(run("export", "--archive", dir, "--check", file+".manifest.json"), 0, "are as the record has them")
 		tells(run("export", "--archive", few, "--check", file+".manifest.json"), 1, "is not at hand, and was when the file was made")
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

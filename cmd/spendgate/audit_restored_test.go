@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // TestRestoredDev: in a copied folder no check is redeemed and no approval is used, since that may
@@ -32,14 +34,9 @@ func TestRestoredDev(t *testing.T) {
 	s.call(t, s.gateway, "POST", "/v1/checks", payment("open", ""), 200)
 
 	copied := t.TempDir()
-	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(s.folder, storeFile)))(t)
 	defer db.Close() //nolint:errcheck // of the test
-	if _, err := db.ExecContext(t.Context(), "VACUUM INTO ?", filepath.Join(copied, storeFile)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), "VACUUM INTO ?", filepath.Join(copied, storeFile)))(t)
 	for _, name := range []string{"open", "later"} { // which is not in the copy
 		s.call(t, s.gateway, "POST", "/v1/checks", payment(name, `, "redeem": "nonce-0123456789"`), 200)
 	}
@@ -85,26 +82,14 @@ func TestRestoredDev(t *testing.T) {
 func damaged(t *testing.T, folder string) string {
 	t.Helper()
 	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(folder)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(copied, os.DirFS(folder)))
 	path := filepath.Join(copied, storeFile)
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(t)
 	var page, size int64
 	const root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'idempotency_keys'"
-	if err := errors.Join(db.QueryRowContext(t.Context(), root).Scan(&page, &size), db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(db.QueryRowContext(t.Context(), root).Scan(&page, &size), db.Close()))
+	file := must.Get(os.OpenFile(path, os.O_WRONLY, 0))(t)
 	defer file.Close() //nolint:errcheck // of the test
-	if _, err := file.WriteAt(make([]byte, size), (page-1)*size); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(file.WriteAt(make([]byte, size), (page-1)*size))(t)
 	return copied
 }

@@ -13,6 +13,7 @@ import (
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/must"
 )
 
 func TestAuditKeygen(t *testing.T) {
@@ -22,14 +23,8 @@ func TestAuditKeygen(t *testing.T) {
 	if len(fields) != 4 {
 		t.Fatalf("printed %q", r.stdout)
 	}
-	seed, err := base64.StdEncoding.DecodeString(fields[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := checkpoint.NewKey(seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seed := must.Get(base64.StdEncoding.DecodeString(fields[1]))(t)
+	key := must.Get(checkpoint.NewKey(seed))(t)
 	if public, err := checkpoint.ParsePublicKey(fields[3]); err != nil || public.ID() != key.Public().ID() {
 		t.Errorf("the public key is not the secret one's: %v", err)
 	}
@@ -41,9 +36,7 @@ func TestAuditKeygen(t *testing.T) {
 func TestAuditIsToldWhatItNeeds(t *testing.T) {
 	database := "SPENDGATE_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"
 	lines := filepath.Join(t.TempDir(), "lines")
-	if err := os.WriteFile(lines, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(lines, nil, 0o600))
 	for _, c := range []struct {
 		args    string
 		environ []string
@@ -87,21 +80,14 @@ func TestAuditIsToldWhatItNeeds(t *testing.T) {
 // TestAuditChanges lists the changes in the store of a single node.
 func TestAuditChanges(t *testing.T) {
 	folder := t.TempDir()
-	store, err := sqlite.Open(t.Context(), filepath.Join(folder, storeFile), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlite.Open(t.Context(), filepath.Join(folder, storeFile), slog.New(slog.DiscardHandler)))(t)
 	defer store.Close()
 	began := time.Now()
 	id := spend.NewID(began)
 	key := &audit.Key{ID: id, Hash: spend.HashKey("secret"), Name: "till\x1b[2J", RateLimitRPM: 7, Active: true, CreatedAt: began}
 	admin := audit.Actor{Credential: "0123abcd", RequestID: "req_1", Address: "192.0.2.1"}
-	if err := store.CreateKey(t.Context(), audit.Actor{Principal: "spendgate dev"}, key); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.UpdateKey(t.Context(), admin, id, audit.KeyChange{Active: new(false)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreateKey(t.Context(), audit.Actor{Principal: "spendgate dev"}, key))
+	must.Get(store.UpdateKey(t.Context(), admin, id, audit.KeyChange{Active: new(false)}))(t)
 	const policies = 501 // more than a page
 	for range policies {
 		p := &audit.Policy{PolicyID: "p", Name: "P", Rules: "[]"}

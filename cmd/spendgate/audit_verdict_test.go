@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestVerdict: the verdict says up to when it vouches for the trail, and never calls a trail
@@ -72,13 +73,8 @@ func TestVerifyMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "verify.prom")
 	run := func(at int64, s verify.Summary, failed error, want ...string) {
 		t.Helper()
-		if err := writeMetrics(file, "", s, failed, time.Unix(at, 0)); err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, writeMetrics(file, "", s, failed, time.Unix(at, 0)))
+		content := must.Get(os.ReadFile(file))(t)
 		for _, line := range want {
 			if !strings.Contains(string(content), "\n"+line+"\n") {
 				t.Errorf("no %q in\n%s", line, content)
@@ -91,9 +87,7 @@ func TestVerifyMetrics(t *testing.T) {
 		"spendgate_verify_checks 7", "spendgate_verify_checkpoint_timestamp_seconds 190", `spendgate_verify_findings{kind="altered"} 0`)
 	run(300, verify.Summary{Findings: map[verify.Kind]int64{verify.Altered: 2}}, fault, "spendgate_verify_last_run_timestamp_seconds 300",
 		"spendgate_verify_last_success_timestamp_seconds 200", `spendgate_verify_findings{kind="altered"} 2`)
-	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("{"), 0o600))
 	if err := writeMetrics(file, "", verify.Summary{}, fault, time.Unix(400, 0)); err == nil {
 		t.Error("a file of something else was replaced")
 	}
@@ -128,9 +122,7 @@ func TestCheckpointFiles(t *testing.T) {
 		t.Error("an empty folder")
 	}
 	for _, name := range []string{"a.jsonl", "b.jsonl", "notes.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	files, err := checkpointFiles([]string{"other", dir})
 	if err != nil || len(files) != 3 || files[0] != "other" || filepath.Base(files[2]) != "b.jsonl" {
@@ -140,19 +132,14 @@ func TestCheckpointFiles(t *testing.T) {
 
 // TestVerifyUnit: the systemd unit calls verify with valid arguments, and verify writes where the unit copies from.
 func TestVerifyUnit(t *testing.T) {
-	unit, err := os.ReadFile("../../deploy/systemd/spendgate-verify.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := must.Get(os.ReadFile("../../deploy/systemd/spendgate-verify.service"))(t)
 	_, line, _ := strings.Cut(string(unit), "\nExecStart=/usr/local/bin/spendgate ")
 	line, _, _ = strings.Cut(line, "\n")
 	_, writable, _ := strings.Cut(string(unit), "\nRuntimeDirectory=")
 	writable, _, _ = strings.Cut(writable, "\n")
 	dir := t.TempDir()
 	lines := filepath.Join(dir, "lines.jsonl")
-	if err := os.WriteFile(lines, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(lines, nil, 0o600))
 	line = strings.NewReplacer("${CHECKPOINTS}", lines, "${PUBLIC_KEY}", strings.Repeat("ab", 32), "/run/"+writable, dir).
 		Replace(line)
 	r := runWith(t, []string{"SPENDGATE_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "", strings.Fields(line)...)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // The data folder is made private, whatever it was before. One that is shared
@@ -12,22 +14,15 @@ func TestDataFolderIsPrivate(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	for _, before := range []os.FileMode{0, 0o755, 0o700} {
 		if before != 0 {
-			if err := os.Chmod(folder, before); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(folder, before))
 		}
-		unlock, err := lockFolder(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		unlock := must.Get(lockFolder(folder))(t)
 		unlock()
 		if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("after %v: %v, %v", before, info.Mode(), err)
 		}
 	}
-	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(folder, 0o777|os.ModeSticky))
 	if unlock, err := lockFolder(folder); err == nil {
 		unlock()
 		t.Error("a shared folder was accepted")

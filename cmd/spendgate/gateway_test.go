@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // initialize begins a session of the Model Context Protocol.
@@ -29,9 +31,7 @@ func TestGatewayOperations(t *testing.T) {
 	for service, ready := range map[string]string{n.url: `"status":"ready"`, nowhere: `"status":"failing"`} {
 		file := filepath.Join(t.TempDir(), "gateway.yaml")
 		text := fmt.Sprintf("agent_id: bot\nshadow: true\nmetrics: 127.0.0.1:0\nupstreams:\n  psp:\n    url: %s/mcp\n", nowhere)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 		log, stdin, ended := new(lockedLog), make(chan struct{}), make(chan int, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		agent, hangUp := io.Pipe()
@@ -70,15 +70,9 @@ func TestGatewayOperations(t *testing.T) {
 // read returns what a page says.
 func read(t *testing.T, url string) string {
 	t.Helper()
-	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.Get(url))(t)
 	defer r.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(r.Body))(t)
 	return string(text)
 }
 
@@ -105,9 +99,7 @@ func TestGatewayCheck(t *testing.T) {
 	file := filepath.Join(folder, "gateway.yaml")
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	text := "spendgate: {url: https://spendgate.example, key_file: gateway.key}\ntokens: agents\nlisten: 127.0.0.1:8090\n" +
 		"upstreams:\n  psp:\n    url: " + server.URL + "\n    headers: {Authorization: {file: psp.token}}\n    tools:\n" +

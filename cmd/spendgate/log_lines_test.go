@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/bench/must"
 )
 
 // Whoever logs does not wait for a log that nobody reads. Once it is read again, it says how many
@@ -52,9 +54,7 @@ func TestLogOfAClosedPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines, log := newLogLines(out, textLog(slog.LevelInfo))
-	if err := read.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, read.Close())
 	log.Info("a line")
 	lines.flush()
 	if lost := lines.lost.Load(); lost != 1 {
@@ -66,9 +66,7 @@ func TestLogOfAClosedPipe(t *testing.T) {
 func TestServesWhoseLogNobodyReads(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	text := "agent_id: bot\nshadow: true\nupstreams:\n  psp:\n    command: [\"true\"]\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	for _, command := range [][]string{{"dev"}, {"mcp"}, {"gateway", file}} {
 		t.Run(command[0], func(t *testing.T) {
 			_, unread := io.Pipe()
@@ -87,9 +85,7 @@ func TestServesWhoseLogNobodyReads(t *testing.T) {
 				ended <- run(ctx, process{agent, stdout, unread, environ, false}, command)
 			}()
 			go func() { _, _ = fmt.Fprintln(hello, initialize) }()
-			if _, err := answer.Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(answer.Read(make([]byte, 1)))(t)
 			go func() { _, _ = io.Copy(io.Discard, answer) }()
 			end()
 			if code := <-ended; code != 0 {

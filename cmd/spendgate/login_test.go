@@ -23,14 +23,13 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+
+	"spendgate/bench/must"
 )
 
 // startProvider starts an OpenID provider at which Ana signs in at once.
 func startProvider(t *testing.T) *httptest.Server {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	public := oidctest.PublicKey{PublicKey: key.Public(), KeyID: "k", Algorithm: "ES256"}
 	about := &oidctest.Server{PublicKeys: []oidctest.PublicKey{public}, Algorithms: []string{"ES256"}}
 	var nonce atomic.Value
@@ -62,10 +61,7 @@ func startProvider(t *testing.T) *httptest.Server {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	var listening net.ListenConfig
-	l, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listening.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // nothing was written
 	return l.Addr().String()
 }
@@ -73,16 +69,10 @@ func freeAddress(t *testing.T) string {
 // visit opens an address as a person's browser does, and follows the page's link.
 func visit(t *testing.T, at string) string {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(t)
 	browser := http.Client{Jar: jar, Timeout: time.Minute}
 	get := func(at string, cookies []*http.Cookie) (string, []*http.Cookie) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil))(t)
 		for _, c := range cookies { // of http alone, where a jar keeps none that is Secure
 			r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value, Quoted: false})
 		}
@@ -92,15 +82,9 @@ func visit(t *testing.T, at string) string {
 			}
 			return nil
 		}
-		answer, err := browser.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(browser.Do(r))(t)
 		defer answer.Body.Close() //nolint:errcheck // only read
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(io.ReadAll(answer.Body))(t)
 		return string(text), answer.Cookies()
 	}
 	page, cookies := get(at, nil)
@@ -195,9 +179,7 @@ func TestLogin(t *testing.T) {
 
 	policy := filepath.Join(home, "p.json")
 	const rules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]`
-	if err := os.WriteFile(policy, []byte(`{"policy_id":"p","name":"P","rules":`+rules+`}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(policy, []byte(`{"policy_id":"p","name":"P","rules":`+rules+`}`), 0o600))
 	command("policies", "apply", "-f", policy).has(t, 0, "p version 1") // a write
 	command("checks", "list").has(t, 0, "CHECK ID")
 	n.as(t, "", false, "", "sessions", "list").has(t, 0, "acme:7", "ana@example.com")
@@ -208,8 +190,6 @@ func TestLogin(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the session is kept")
 	}
-	if err := os.WriteFile(file, kept, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, kept, 0o600))
 	command("policies", "list").has(t, 1, "unauthorized")
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -101,9 +102,7 @@ func TestCommandsOfPeople(t *testing.T) {
 	policy := `{"policy_id": "p", "name": "P", "rules": [
 		{"rule_id": "ask", "rule_type": "escalate_if", "parameters": {"amount_above": 50, "approval": {}}},
 		{"rule_id": "day", "rule_type": "budget", "parameters": {"limit": 1000, "currency": "USD", "window": "day", "per": ["agent_id"]}}]}`
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(policy), 0o600))
 	n.as(t, n.sample, false, "", "policies", "apply", "-f", file).has(t, 0, "p version 1")
 	made := n.as(t, "", false, "", "keys", "create", "--name", "ann", "--role", "approver", "--principal", "ann", "--group", "support")
 	made.has(t, 0, "groups:      support")
@@ -171,18 +170,10 @@ func TestCommandsOfPeople(t *testing.T) {
 // check asks, and returns the check_id.
 func (n devNode) check(t *testing.T, counterparty, amount string) string {
 	t.Helper()
-	api, err := keyAPI(process{environ: []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + n.sample}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := must.Get(keyAPI(process{environ: []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + n.sample}}))(t)
 	a := client.Action{AgentID: "a", PolicyID: "p", ActionType: client.Refund, Currency: "USD", Counterparty: counterparty}
-	if err := a.Amount.UnmarshalJSON([]byte(amount)); err != nil {
-		t.Fatal(err)
-	}
-	asked, err := api.Check(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.Amount.UnmarshalJSON([]byte(amount)))
+	asked := must.Get(api.Check(t.Context(), a))(t)
 	return asked.CheckID
 }
 

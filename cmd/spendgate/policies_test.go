@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 const (
@@ -112,10 +114,7 @@ func TestPoliciesLint(t *testing.T) {
 func TestPoliciesTest(t *testing.T) {
 	folder := filepath.Join("..", "..", "deploy", "policies")
 	runWith(t, nil, "", "policies", "test", "-f", folder, filepath.Join(folder, "cases")).check(t, 0, " cases passed\n", "")
-	page, err := os.ReadFile("../../docs/use/command-line.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/use/command-line.md"))(t)
 	_, example, _ := strings.Cut(string(page), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	runWith(t, nil, example, "policies", "test", "-f", folder, "-").check(t, 0, "2 cases passed\n", "")
@@ -211,9 +210,7 @@ func TestPoliciesApplyIfMatch(t *testing.T) {
 func TestPoliciesApplyReadsAllBeforeItSends(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"a.yaml": "name: a", "b.yaml": "name: [", "c.json": "{}"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	n := newFakeNode(t)
 	n.run(t, "", "policies", "apply", "-f", dir).check(t, 1, "", "b.yaml")

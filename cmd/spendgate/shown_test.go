@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestCommandsAreShown: the metrics of probes and verifications that the dashboard and the rules use
@@ -20,10 +21,7 @@ import (
 func TestCommandsAreShown(t *testing.T) {
 	labels := labelsOfCommands(t)
 	for _, path := range []string{"../../deploy/grafana/spendgate.json", "../../deploy/prometheus/rules.yaml"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		asked := 0
 		for _, expr := range regexp.MustCompile(`(?m)^\s*"?expr"?: .*`).FindAllString(string(text), -1) {
 			for _, name := range regexp.MustCompile(`spendgate_(?:verify|probe)\w*`).FindAllString(expr, -1) {
@@ -52,24 +50,13 @@ func labelsOfCommands(t *testing.T) map[string][]string {
 	t.Helper()
 	gatherer, registry := newRegistry("cell-1")
 	newProbeMetrics(registry)
-	families, err := gatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(gatherer.Gather())(t)
 	path := filepath.Join(t.TempDir(), "verify.prom")
-	if err := writeMetrics(path, "cell-1", verify.Summary{}, nil, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeMetrics(path, "cell-1", verify.Summary{}, nil, time.Now()))
+	file := must.Get(os.Open(path))(t)
 	defer file.Close() //nolint:errcheck // it was only read
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	written, err := parser.TextToMetricFamilies(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(parser.TextToMetricFamilies(file))(t)
 	for _, f := range written {
 		families = append(families, f)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/must"
 )
 
 // zonesFleet starts nodes over one store, which look at a time of the test.
@@ -23,10 +24,7 @@ type zonesFleet struct {
 }
 
 func newZonesFleet(t *testing.T) *zonesFleet {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "store"), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
 	return &zonesFleet{T: t, store: store}
 }
@@ -105,9 +103,7 @@ func TestOtherZonesForADay(t *testing.T) {
 	}
 	// The command goes back: the newer nodes have a day, and do not bring theirs into force again.
 	fleet.later = 0
-	if err := fleet.store.ChangeZones(t.Context(), audit.Actor{}, newer, older); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fleet.store.ChangeZones(t.Context(), audit.Actor{}, newer, older))
 	fleet.looks(upgraded, true, older, newer)
 	fleet.looks(second, true, older, newer)
 	fleet.later = audit.ZonesOverlap + time.Minute

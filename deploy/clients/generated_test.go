@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 var writeTypes = flag.Bool("write-types", false, "write the structures of both packages instead of comparing them")
@@ -25,38 +27,20 @@ func nodeModules(t *testing.T) string {
 func TestGeneratedTypes(t *testing.T) {
 	t.Parallel()
 	modules, dir := nodeModules(t), t.TempDir()
-	document, err := filepath.Abs("../../hotpath/httpapi/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := os.ReadFile("generate.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "generate.mjs"), script, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(filepath.Abs("../../hotpath/httpapi/openapi.yaml"))(t)
+	script := must.Get(os.ReadFile("generate.mjs"))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "generate.mjs"), script, 0o600))
+	must.Do(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	c := exec.CommandContext(t.Context(), "node", "generate.mjs", document, "generated.ts", "generated.py")
 	c.Dir = dir
 	run(t, c)
 	for _, file := range []string{"typescript/src/generated.ts", "python/src/spendgate/generated.py"} {
-		want, err := os.ReadFile(filepath.Join(dir, filepath.Base(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(filepath.Join(dir, filepath.Base(file))))(t)
 		if *writeTypes {
-			if err := os.WriteFile(file, want, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, want, 0o600))
 			continue
 		}
-		got, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(os.ReadFile(file))(t)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is not what openapi.yaml says; write it with -write-types", file)
 		}

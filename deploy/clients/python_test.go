@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // python returns a command that runs the Python that install.sh found, in the
@@ -79,9 +80,7 @@ func TestPythonInstall(t *testing.T) {
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
-	if err := os.CopyFS(source, os.DirFS("python")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(source, os.DirFS("python")))
 	for _, how := range [][]string{{source}, {"--editable", source}} {
 		environment := filepath.Join(dir, strconv.Itoa(len(how)))
 		run(t, python(t, "-m", "venv", "--system-site-packages", "--without-pip", environment))
@@ -106,9 +105,7 @@ func TestPythonWheel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
-	if err := os.CopyFS(source, os.DirFS("python")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(source, os.DirFS("python")))
 	build := python(t, "-m", "build", "--no-isolation", "--outdir", dir)
 	build.Dir = source
 	run(t, build)
@@ -132,10 +129,7 @@ func TestPythonWheel(t *testing.T) {
 // tenth before the page is to be changed.
 func saysSize(t *testing.T, page string, says *regexp.Regexp, file string) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	found := says.FindSubmatch(text)
 	info, err := os.Stat(file)
 	if err != nil || found == nil {
@@ -152,18 +146,12 @@ var pageExample = regexp.MustCompile("(?s)```python\n(.*?)```\n```text\n(.*?)```
 // runPythonPage runs the page's programs, which print what the page says.
 func runPythonPage(t *testing.T, node *fleet.Dev) {
 	t.Helper()
-	page, err := os.ReadFile("python/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("python/README.md"))(t)
 	examples := pageExample.FindAllStringSubmatch(string(page), -1)
 	if len(examples) == 0 {
 		t.Fatal("the page has no example")
 	}
-	source, err := filepath.Abs("python/src")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(filepath.Abs("python/src"))(t)
 	for _, e := range examples {
 		dir := t.TempDir()
 		example := func() *exec.Cmd {

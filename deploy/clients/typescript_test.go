@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // typeScript is the package in a folder of its own, compiled with its tests, and what
@@ -22,22 +23,13 @@ func newTypeScript(t *testing.T) typeScript {
 	modules := nodeModules(t)
 	p := typeScript{modules, filepath.Join(t.TempDir(), "typescript")}
 	for _, part := range []string{"src", "test", "examples"} {
-		if err := os.CopyFS(filepath.Join(p.dir, part), os.DirFS(filepath.Join("typescript", part))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(filepath.Join(p.dir, part), os.DirFS(filepath.Join("typescript", part))))
 	}
 	for _, file := range []string{"package.json", "tsconfig.json", "tsconfig.test.json", "build.mjs", "README.md"} {
-		text, err := os.ReadFile(filepath.Join("typescript", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(p.dir, file), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("typescript", file)))(t)
+		must.Do(t, os.WriteFile(filepath.Join(p.dir, file), text, 0o600))
 	}
-	if err := os.Symlink(modules, filepath.Join(p.dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(modules, filepath.Join(p.dir, "node_modules")))
 	run(t, p.node(t, "build.mjs"))
 	return p
 }
@@ -67,10 +59,7 @@ func TestTypeScript(t *testing.T) {
 func (p typeScript) runTests(t *testing.T, node *fleet.Dev) {
 	t.Helper()
 	p.compile(t, "-p", "tsconfig.test.json")
-	here, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := must.Get(filepath.Abs("."))(t)
 	tests, err := filepath.Glob(filepath.Join(p.dir, "dist-test", "test", "*.test.js"))
 	if err != nil || len(tests) == 0 {
 		t.Fatal(tests, err)
@@ -105,17 +94,12 @@ func (p typeScript) runPage(t *testing.T, node *fleet.Dev) {
 		t.Error("installed:", files, err)
 	}
 
-	page, err := os.ReadFile("typescript/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("typescript/README.md"))(t)
 	example := quickStart.FindSubmatch(page)
 	if example == nil {
 		t.Fatal("the page has no quick start")
 	}
-	if err := os.WriteFile(filepath.Join(program, "quick.mts"), example[1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(program, "quick.mts"), example[1], 0o600))
 	command := compiles.FindSubmatch(page)
 	if command == nil {
 		t.Fatal("the page does not say how the quick start is compiled")

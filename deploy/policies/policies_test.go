@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/cmd/spendgate/policycheck"
 	"spendgate/cmd/spendgate/policyfile"
 )
@@ -22,10 +23,7 @@ type readyPolicy struct {
 // readyPolicies reads every policy of the folder.
 func readyPolicies(t *testing.T) map[string]readyPolicy {
 	t.Helper()
-	files, err := policyfile.Read(".", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(policyfile.Read(".", nil))(t)
 	sources := make(map[string]readyPolicy)
 	for _, file := range files {
 		var p readyPolicy
@@ -78,14 +76,8 @@ func TestReadyPoliciesDecide(t *testing.T) {
 
 func decide(t *testing.T, folder string) {
 	t.Helper()
-	files, err := policyfile.Read(folder, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	suites, err := policyfile.Read(filepath.Join(folder, "cases"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(policyfile.Read(folder, nil))(t)
+	suites := must.Get(policyfile.Read(filepath.Join(folder, "cases"), nil))(t)
 	cases, wrong := policycheck.Test(files, suites)
 	for _, f := range wrong {
 		t.Error(f)
@@ -105,10 +97,7 @@ func decide(t *testing.T, folder string) {
 // The only warning about the ready policies is a known one: their hours are an example to be
 // narrowed.
 func TestReadyPoliciesAreClean(t *testing.T) {
-	files, err := policyfile.Read(".", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(policyfile.Read(".", nil))(t)
 	companies, err := policyfile.Read("companies", nil)
 	if err != nil || len(companies) < 8 {
 		t.Fatal(len(companies), err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 func TestPack(t *testing.T) {
@@ -15,20 +17,14 @@ func TestPack(t *testing.T) {
 		"tzdata.zi": file("# version 2026f\n# more"), "zone.tab": file("#"), "Europe/Berlin": file("TZif2b"), "UTC": file("TZif2u"),
 		"localtime": file("TZif2u"), "posixrules": file("TZif2u"), "posix/UTC": file("TZif2u"), "right/UTC": file("TZif2r"),
 	}
-	first, err := pack(folder, "a test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(pack(folder, "a test"))(t)
 	for _, f := range folder {
 		f.ModTime = f.ModTime.Add(time.Hour)
 	}
 	if again, err := pack(folder, "a test"); err != nil || !bytes.Equal(first, again) {
 		t.Errorf("the same zones made another archive: %v", err)
 	}
-	archive, err := zip.NewReader(bytes.NewReader(first), int64(len(first)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	archive := must.Get(zip.NewReader(bytes.NewReader(first), int64(len(first))))(t)
 	var names []string
 	for _, f := range archive.File {
 		names = append(names, f.Name)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // query has the members of lists' queries that occur in cases.
@@ -33,9 +35,7 @@ func callByName(ctx context.Context, t *testing.T, c *Client, call string, argum
 	}
 	var q query
 	for _, into := range []any{&id, &q} {
-		if err := json.Unmarshal(arguments, into); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(arguments, into))
 	}
 	switch call {
 	case "check":
@@ -132,10 +132,7 @@ func wired(t *testing.T) func(result any, err error) (any, error) {
 
 func asWire(t *testing.T, v any) any {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	var wire any
 	numbers(t, text, &wire)
 	return wire

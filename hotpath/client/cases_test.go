@@ -21,6 +21,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // caseFile is the file of conformance cases for the clients in all languages, which
@@ -64,10 +66,7 @@ type exchange struct {
 var ofOthers = []string{"verify_webhook", "guard"}
 
 func TestConformanceCases(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/clients/cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../deploy/clients/cases.json"))(t)
 	var file caseFile
 	numbers(t, text, &file)
 	names := make(map[string]bool)
@@ -154,10 +153,7 @@ func playCase(t *testing.T, file caseFile, c conformanceCase) {
 		ctx, cancel = context.WithTimeout(ctx, seconds("deadline"))
 		defer cancel()
 	}
-	wire, err := json.Marshal(onWire(with))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire := must.Get(json.Marshal(onWire(with)))(t)
 	returned, err := callByName(ctx, t, client, c.Call, wire)
 	judgeCase(t, c, s, returned, err)
 	if c.Waits == nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/wire"
 )
 
@@ -21,10 +22,7 @@ func TestCheck(t *testing.T) {
 	a := action(t)
 	a.IdempotencyKey, a.ReasonText = "order-1", "1 < 2 & so on"
 	a.Metadata = map[string]any{"discount_percent": json.Number("12.345678901234567"), "n": 1}
-	r, err := c.Check(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(c.Check(t.Context(), a))(t)
 	if !r.Allowed() || !r.Replayed || r.PolicyVersion != 3 || r.ReasonCode != "" || string(r.Body) != allowed ||
 		r.Timestamp.String() != "2026-01-02T03:04:05.600Z" {
 		t.Errorf("%+v", r)
@@ -304,10 +302,7 @@ func TestOnlyTheRightKeyIsSent(t *testing.T) {
 func TestKeysStaySecret(t *testing.T) {
 	s := serve(t, refuses(401, "unauthorized"))
 	o := Options{BaseURL: s.URL, APIKey: apiKey, AdminKey: adminKey}
-	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(o))(t)
 	_, refused := c.Check(t.Context(), action(t))
 	s.Close()
 	_, lost := c.Keys(t.Context(), KeyQuery{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -15,15 +16,9 @@ func lists(t *testing.T, c *client.Client) {
 		AgentID: "l", PolicyID: "p:1", Amount: amount(t, "1.50"), Currency: "USD", Counterparty: "c", ReasonText: "store credit for the customer",
 		IdempotencyKey: "listed", Metadata: map[string]any{"country": "DE"},
 	}
-	made, err := c.Check(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(c.Check(t.Context(), a))(t)
 	a.IdempotencyKey, a.Metadata, a.Counterparty = "", nil, "d"
-	bare, err := c.Check(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := must.Get(c.Check(t.Context(), a))(t)
 	query := client.CheckQuery{
 		AgentID: "l", PolicyID: "p:1", Decision: client.Allow, From: "2020-01-01", To: "2999-01-01", Before: "2999-01-01", Limit: 1,
 	}
@@ -42,9 +37,7 @@ func lists(t *testing.T, c *client.Client) {
 		r.Decision != client.Allow {
 		t.Errorf("%+v", r)
 	}
-	if _, err := c.ReportOutcome(t.Context(), made.CheckID, client.OutcomeReport{Status: "failed", Note: "n"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.ReportOutcome(t.Context(), made.CheckID, client.OutcomeReport{Status: "failed", Note: "n"}))(t)
 	query.Outcome = "failed"
 	if page, err := c.Checks(t.Context(), query); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID ||
 		page.Data[0].Outcome == nil || page.Data[0].Outcome.Note != "n" {
@@ -102,10 +95,7 @@ func lists(t *testing.T, c *client.Client) {
 func events(t *testing.T, c *client.Client) {
 	var all []client.Event
 	for after, more := int64(0), true; more; {
-		page, err := c.Events(t.Context(), client.EventQuery{After: after, Limit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(c.Events(t.Context(), client.EventQuery{After: after, Limit: 3}))(t)
 		all, after, more = append(all, page.Data...), page.NextAfter, page.HasMore
 	}
 	types := make(map[string]int)

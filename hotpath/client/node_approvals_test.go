@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -141,13 +142,6 @@ func listed(t *testing.T, c, person *client.Client, a client.Action, used *clien
 // keyOf returns a client with a new key.
 func keyOf(t *testing.T, node *fleet.Dev, admin *client.Client, g client.Grants) *client.Client {
 	t.Helper()
-	made, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "made", Grants: g})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	made := must.Get(admin.CreateKey(t.Context(), client.KeyRequest{Name: "made", Grants: g}))(t)
+	return must.Get(client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey}))(t)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/wire"
 )
@@ -19,24 +20,14 @@ import (
 func startNode(t *testing.T) (node *fleet.Dev, c, anonymous *client.Client) {
 	t.Helper()
 	node = fleet.TestDev(t)
-	c, err := client.New(client.Options{BaseURL: node.API, APIKey: node.Key, AdminKey: node.AdminKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	anonymous, err = client.New(client.Options{BaseURL: node.API})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(client.New(client.Options{BaseURL: node.API, APIKey: node.Key, AdminKey: node.AdminKey}))(t)
+	anonymous = must.Get(client.New(client.Options{BaseURL: node.API}))(t)
 	return node, c, anonymous
 }
 
 func amount(t *testing.T, s string) client.Amount {
 	t.Helper()
-	a, err := client.ParseAmount(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must.Get(client.ParseAmount(s))(t)
 }
 
 func code(err error) string {
@@ -100,9 +91,7 @@ func policies(t *testing.T, c *client.Client) {
 	budget := client.NewPolicy{PolicyID: "b", Name: "n", Rules: []client.Rule{
 		{RuleID: "day", RuleType: "budget", Parameters: json.RawMessage(`{"max_count":9,"window":"day"}`)},
 	}}
-	if _, err := c.CreatePolicy(t.Context(), budget); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreatePolicy(t.Context(), budget))(t)
 	spent := client.Action{AgentID: "a", PolicyID: "b", ActionType: client.Spend, Amount: amount(t, "1"), Currency: "USD", Counterparty: "c"}
 	if d, err := c.Check(t.Context(), spent); err != nil || !d.Allowed() {
 		t.Fatal(d, err)
@@ -133,9 +122,7 @@ func policies(t *testing.T, c *client.Client) {
 func drafts(t *testing.T, c *client.Client) {
 	ctx := t.Context()
 	rules := []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: json.RawMessage(`{"limit":50}`)}}
-	if _, err := c.CreatePolicy(ctx, client.NewPolicy{PolicyID: "d:1", Name: "n", Rules: rules}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.CreatePolicy(ctx, client.NewPolicy{PolicyID: "d:1", Name: "n", Rules: rules}))(t)
 	if _, err := c.Draft(ctx, "d:1"); code(err) != client.CodeDraftNotFound {
 		t.Error(err)
 	}
@@ -321,10 +308,7 @@ func outcomes(t *testing.T, node *fleet.Dev, c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	executor, err := client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	executor := must.Get(client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey}))(t)
 	a := client.Action{
 		AgentID: "a", PolicyID: "p:1", ActionType: client.Refund, Amount: amount(t, "30"), Currency: "USD", Counterparty: "reported",
 		PaymentMethod: "card", MerchantOrVendor: "m", Metadata: map[string]any{"country": "DE"}, IdempotencyKey: "order-reported",
@@ -360,10 +344,7 @@ func grants(t *testing.T, node *fleet.Dev, admin *client.Client) {
 	if err != nil || !reflect.DeepEqual(made.Grants, want) {
 		t.Fatal(made, err)
 	}
-	c, err := client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey}))(t)
 	if k, err := c.Self(t.Context()); err != nil || k.KeyID != made.KeyID || !reflect.DeepEqual(k.Grants, want) {
 		t.Error(k, err)
 	}

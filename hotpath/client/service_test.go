@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 const (
@@ -107,10 +109,7 @@ func (s *service) client(t *testing.T, change func(*Options)) (*Client, *[]time.
 	if change != nil {
 		change(&o)
 	}
-	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(o))(t)
 	waits := new([]time.Duration)
 	c.pause = func(ctx context.Context, d time.Duration) error {
 		*waits = append(*waits, d)
@@ -121,9 +120,6 @@ func (s *service) client(t *testing.T, change func(*Options)) (*Client, *[]time.
 
 func action(t *testing.T) Action {
 	t.Helper()
-	amount, err := ParseAmount("42.50")
-	if err != nil {
-		t.Fatal(err)
-	}
+	amount := must.Get(ParseAmount("42.50"))(t)
 	return Action{AgentID: "a", PolicyID: "p", ActionType: Refund, Amount: amount, Currency: "USD", Counterparty: "c"}
 }

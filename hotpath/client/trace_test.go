@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -59,14 +61,9 @@ func TestTraceIsContinued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newTraced(t)
-			c, err := New(Options{BaseURL: s.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(New(Options{BaseURL: s.URL}))(t)
 			c.pause = func(context.Context, time.Duration) error { return nil }
-			if _, err := c.Check(WithTrace(t.Context(), test.parent, test.state), action(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Check(WithTrace(t.Context(), test.parent, test.state), action(t)))(t)
 			if len(s.seen) != 2 || s.seen[0] != test.want || s.seen[1] != test.want {
 				t.Errorf("sent %q, want %q twice", s.seen, test.want)
 			}
@@ -86,15 +83,11 @@ func TestTraceOfTheOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.pause = func(context.Context, time.Duration) error { return nil }
-	if _, err := c.Check(context.WithValue(t.Context(), key{}, parent), action(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Check(context.WithValue(t.Context(), key{}, parent), action(t)))(t)
 	if want := parent + " library=1"; s.seen[1] != want {
 		t.Errorf("sent %q, want %q", s.seen[1], want)
 	}
-	if _, err := c.GetCheck(t.Context(), "chk_1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.GetCheck(t.Context(), "chk_1"))(t)
 	if s.seen[2] != " " {
 		t.Errorf("a request without a trace sent %q", s.seen[2])
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // G5: right after a switch of master, which begins an epoch, a change of the
@@ -16,17 +17,12 @@ func TestChangeWaitsForTheSwitch(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g := newGuard(t)
 		g.failoverLag = 300 * time.Millisecond
-		if err := g.RaiseGeneration(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.RaiseGeneration(t.Context()))
 		if age := time.Since(g.windows.Load().epoch.Time()); age < g.failoverLag {
 			t.Errorf("answered %s after the epoch began", age)
 		}
 		// The clock of the node that began it is behind, by more than that.
-		own, err := g.Deployment(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := must.Get(g.Deployment(t.Context()))(t)
 		behind := marker{deployment: own, epoch: spend.NewID(time.Now().Add(-time.Second)), server: "embedded"}
 		server, err := g.redis.Master(t.Context())
 		if err == nil {
@@ -36,9 +32,7 @@ func TestChangeWaitsForTheSwitch(t *testing.T) {
 			err = server.Set(t.Context(), markerKey, behind.String(), 0).Err()
 		}
 		began := time.Now()
-		if err := errors.Join(err, g.RaiseGeneration(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, g.RaiseGeneration(t.Context())))
 		if age := time.Since(began); age < g.failoverLag {
 			t.Errorf("answered %s after an epoch began that seemed a second older", age)
 		}

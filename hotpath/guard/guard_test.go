@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath/pipeline"
 	"spendgate/ratelimit"
 )
@@ -23,11 +24,7 @@ func TestRequestOfAnOlderEpochIsVoid(t *testing.T) {
 		g, _ := newLoadable(t)
 		lost := func(windows marker) bool {
 			var r request
-			lost, err := g.send(&r, windows)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return lost
+			return must.Get(g.send(&r, windows))(t)
 		}
 		if lost(*g.windows.Load()) {
 			t.Error("a request of the epoch in force is void")
@@ -72,9 +69,7 @@ func TestReleasedClaimIsContestedAgain(t *testing.T) {
 		if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || resolved {
 			t.Errorf("a free name: resolved %t, %v", resolved, err)
 		}
-		if err := server.Set(t.Context(), name, stale, time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.Set(t.Context(), name, stale, time.Hour).Err())
 		if resolved, err := l.resolveContested(t.Context(), pass, stale, now); err != nil || !resolved {
 			t.Errorf("a stale claim: resolved %t, %v", resolved, err)
 		}
@@ -97,9 +92,7 @@ func TestNamesOfEndedEpochsAreRemoved(t *testing.T) {
 			t.Helper()
 			return server.Exists(t.Context(), name).Val()
 		}
-		if err := server.Set(t.Context(), name, 1, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.Set(t.Context(), name, 1, 0).Err())
 		late := over
 		late.epoch = spend.NewID(time.Now())
 		if _, err := g.removeEnded(t.Context(), server, late); !errors.Is(err, errEpochOver) || left() != 1 {
@@ -147,9 +140,7 @@ func TestNewerPassHoldsTheName(t *testing.T) {
 		}
 		older, newer := pass(time.Minute), pass(time.Second)
 		for _, passes := range [][]audit.LivePass{{older, newer}, {newer, older}} {
-			if err := server.Del(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Del(t.Context(), fingerprintName(m.epoch, newer.Fingerprint)).Err())
 			for _, p := range passes {
 				if left, err := (&loading{g, server, m}).loadPasses(t.Context(), []audit.LivePass{p}); err != nil || len(left) > 0 {
 					t.Errorf("%v, %v", left, err)
@@ -175,9 +166,7 @@ func TestRefusedWindowIsNotLoaded(t *testing.T) {
 				Pass: spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(time.Hour).UnixMilli()},
 			}
 		}
-		if err := server.RPush(t.Context(), fingerprintName(m.epoch, passes[1].Fingerprint), "not a claim").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.RPush(t.Context(), fingerprintName(m.epoch, passes[1].Fingerprint), "not a claim").Err())
 		if left, err := (&loading{g, server, m}).loadPasses(t.Context(), passes); err == nil {
 			t.Errorf("a window that Redis refused counts as loaded; contested: %v", left)
 		}
@@ -190,9 +179,7 @@ func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 		g, server := newLoadable(t)
 		at := Attempt{Fingerprint: spend.Hash{1}, KeyHash: spend.Hash{2}, Window: time.Hour, Deadline: time.Now().Add(time.Second)}
 		epoch := g.windows.Load().epoch
-		if err := server.RPush(t.Context(), fingerprintName(epoch, at.Fingerprint), "not a claim").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.RPush(t.Context(), fingerprintName(epoch, at.Fingerprint), "not a claim").Err())
 		if _, err := g.Claim(t.Context(), &at); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("a refused claim: %v", err)
 		}
@@ -238,9 +225,7 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 		g := newSlowGuard(t, &delay)
 		for _, d := range []time.Duration{0, slow} {
 			delay.Store(int64(d))
-			if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(g.Ask(t.Context(), ratelimit.Hit{}))(t)
 		}
 		delay.Store(0)
 		if between := g.redis.Latest().Sub(g.redis.Earliest()); between < slow {
@@ -252,13 +237,8 @@ func TestAgeIsNotGuessedTooHigh(t *testing.T) {
 			UnixMilli()}
 		at.fence.Epoch = g.windows.Load().epoch
 		at.fingerprint.name = fingerprintName(at.fence.Epoch, at.Fingerprint)
-		server, err := g.redis.Master(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Set(t.Context(), at.fingerprint.name, h.String(), time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(g.redis.Master(t.Context()))(t)
+		must.Do(t, server.Set(t.Context(), at.fingerprint.name, h.String(), time.Hour).Err())
 		if s, err := g.meetRecorded(t.Context(), &at, h); err != nil || s.result.Kind != Duplicate {
 			t.Errorf("an action within the window: %+v, %v", s, err)
 		}
@@ -273,9 +253,7 @@ func TestMarkedClaimIsReleased(t *testing.T) {
 			g, server := newLoadable(t)
 			h := holder{state: pending, node: spend.NewID(time.Now()), check: spend.NewID(time.Now()), claimedMS: time.Now().UnixMilli()}
 			name := fingerprintName(g.windows.Load().epoch, spend.Hash{1})
-			if err := server.Set(t.Context(), name, h.String(), time.Millisecond*900).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Set(t.Context(), name, h.String(), time.Millisecond*900).Err())
 			at := Attempt{fingerprint: claim{mine: true, name: name, unmarked: h.String(), value: h.as(orphan).String()}}
 			if late {
 				g.Release(&at)
@@ -284,9 +262,7 @@ func TestMarkedClaimIsReleased(t *testing.T) {
 				g.redis.SwapLater(markOrphan(name, h))
 				g.Release(&at)
 			}
-			if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(g.Ask(t.Context(), ratelimit.Hit{}))(t)
 			if held := server.Get(t.Context(), name).Val(); held != "" {
 				t.Errorf("marked late %t: still claimed: %s", late, held)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit/sqlite"
+	"spendgate/bench/must"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/ratelimit"
 )
@@ -39,14 +40,8 @@ func newSlowGuard(t *testing.T, delay *atomic.Int64) *Guard {
 // newDialingGuard returns a guard whose connections to Redis become what a function makes of them.
 func newDialingGuard(t *testing.T, dialed func(net.Conn, error) (net.Conn, error)) *Guard {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler)))(t)
+	server := must.Get(embedded.Start())(t)
 	o := server.Options()
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -78,13 +73,8 @@ func (c slowConn) Write(b []byte) (int, error) {
 func newLoadable(t *testing.T) (*Guard, *redis.Client) {
 	t.Helper()
 	g := newGuard(t)
-	if _, err := g.Ask(t.Context(), ratelimit.Hit{}); err != nil {
-		t.Fatal(err)
-	}
-	server, err := g.redis.Master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(g.Ask(t.Context(), ratelimit.Hit{}))(t)
+	server := must.Get(g.redis.Master(t.Context()))(t)
 	synctest.Wait() // for the guard's own loading, which changes the marker
 	return g, server
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // clientGenerators are the programs that make a client of the document, run in a
@@ -37,9 +39,7 @@ func TestGeneratedClients(t *testing.T) {
 			dir := t.TempDir()
 			write := func(name, text string) {
 				t.Helper()
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
 			node := func(script string, args ...string) string {
 				t.Helper()
@@ -51,14 +51,9 @@ func TestGeneratedClients(t *testing.T) {
 				}
 				return string(out)
 			}
-			if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 			for from, to := range map[string]string{g.name + ".ts": "client.ts", "story.ts": "story.ts"} {
-				text, err := os.ReadFile(filepath.Join("testdata", "clients", from))
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(os.ReadFile(filepath.Join("testdata", "clients", from)))(t)
 				write(to, string(text))
 			}
 			write("openapi.yaml", doAt(t, address, "GET", "/openapi.yaml", "").body)
@@ -69,10 +64,7 @@ func TestGeneratedClients(t *testing.T) {
 				"target": "es2022", "module": "commonjs", "moduleResolution": "node10", "lib": []string{"es2022", "dom", "dom.iterable"},
 				"types": []string{"node"},
 			}
-			config, err := json.Marshal(map[string]any{"compilerOptions": options, "files": []string{"story.ts"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			config := must.Get(json.Marshal(map[string]any{"compilerOptions": options, "files": []string{"story.ts"}}))(t)
 			write("tsconfig.json", string(config))
 			node(filepath.Join(modules, filepath.FromSlash(g.script)), g.options...)
 			node(filepath.Join(modules, "typescript", "lib", "tsc.js"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/console"
 )
 
@@ -45,10 +46,7 @@ func TestConsoleHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.DefaultTransport.RoundTrip(beside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.DefaultTransport.RoundTrip(beside))(t)
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/console/" {
 		t.Errorf("/console: %d %v", r.StatusCode, err)
 	}
@@ -76,10 +74,7 @@ func TestSignInIsLocal(t *testing.T) {
 	}
 	named.Host = "leads.to.loopback.example"
 	named.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(named)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(named))(t)
 	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusForbidden {
 		t.Errorf("by another name: %d %v", response.StatusCode, err)
 	}

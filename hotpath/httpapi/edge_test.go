@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/bench/must"
 )
 
 // held polls until a budget holds n bytes.
@@ -187,10 +189,7 @@ func (e exhausted) Accept() (net.Conn, error) {
 // A system that has no file for a connection does not end the server: a silent connection gives its
 // file.
 func TestSilentConnectionsGiveTheirFiles(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // nothing is left in it
 	ours, silent := net.Pipe()
 	var open openConns
@@ -199,12 +198,8 @@ func TestSilentConnectionsGiveTheirFiles(t *testing.T) {
 	times := new(atomic.Int64)
 	times.Store(2)
 	served := listener{exhausted{l, times}, &open, nil, slog.New(slog.NewTextHandler(&logged, nil))}
-	if _, err := net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := served.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(net.Dial("tcp", l.Addr().String()))(t)
+	must.Get(served.Accept())(t)
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the silent connection is open: %v", err)
 	}

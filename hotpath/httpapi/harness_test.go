@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/httpapi/apitest"
 )
 
@@ -70,10 +71,7 @@ func start(t *testing.T, change func(*Options)) *served {
 
 func serveOn(t *testing.T, a *API) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- a.Serve(l) }()
 	t.Cleanup(func() {
@@ -108,10 +106,7 @@ func (s *served) do(method, path, body string, headers ...string) answer {
 func doAt(t *testing.T, address, method, path, body string, headers ...string) answer {
 	t.Helper()
 	a := sendAt(t, address, method, path, body, headers...)
-	doc, err := document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(document())(t)
 	if err := doc.CheckResponse(method, path, apitest.Response{Status: a.status, Header: a.header, Body: []byte(a.body)}); err != nil {
 		t.Error(err)
 	}
@@ -120,10 +115,7 @@ func doAt(t *testing.T, address, method, path, body string, headers ...string) a
 
 func sendAt(t *testing.T, address, method, path, body string, headers ...string) answer {
 	t.Helper()
-	r, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(method, "http://"+address+path, strings.NewReader(body)))(t)
 	r.Header.Set("X-API-Key", goodKey)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -141,10 +133,7 @@ func sendAt(t *testing.T, address, method, path, body string, headers ...string)
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	return answer{response.StatusCode, response.Header, string(text)}
 }
 

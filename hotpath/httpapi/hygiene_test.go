@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // raw is a connection on which requests are written byte by byte.
@@ -22,10 +23,7 @@ type raw struct {
 
 func (s *served) dial() *raw {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", s.address))(s.t)
 	s.t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	return &raw{s.t, c, bufio.NewReader(c)}
@@ -46,10 +44,7 @@ func (c *raw) receive() answer {
 		c.t.Fatalf("no answer: %v", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(c.t)
 	if response.Close { // which takes the header out
 		response.Header.Set("Connection", "close")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func TestQueryChecks(t *testing.T) {
@@ -59,11 +60,7 @@ func TestQueryChecks(t *testing.T) {
 	}
 	at := func(s string) time.Time {
 		t.Helper()
-		parsed, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parsed
+		return must.Get(time.Parse(time.RFC3339Nano, s))(t)
 	}
 	g("", audit.CheckQuery{})
 	g("agent_id=a&policy_id=p&decision=allow&limit=7", audit.CheckQuery{AgentID: "a", PolicyID: "p", Effect: new(spend.Allow), Limit: 7})
@@ -198,9 +195,7 @@ func TestListsAreAnswered(t *testing.T) {
 				Next string `json:"next_cursor"`
 			}
 		}
-		if err := json.Unmarshal([]byte(a.body), &page); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(a.body), &page))
 		want := map[string]string{
 			"/v1/checks": `{"data":[` + record + `,` + record + `],"pagination":{"next_cursor":"` + page.Pagination.Next +
 				`","has_more":true}}`,
@@ -267,9 +262,7 @@ func TestListsHoldWhatIsInside(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(send("GET", path, "", key, 200)), &page); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(send("GET", path, "", key, 200)), &page))
 		got := make([]string, len(page.Data))
 		for i, d := range page.Data {
 			if got[i] = d.Action.AgentID + d.Action.PolicyID; d.PolicyID != "" {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 const matrixCheck = `{"agent_id":"a","policy_id":"p","action_type":"refund","amount":7,"currency":"usd","counterparty":"c"}`
@@ -145,10 +147,7 @@ type access struct {
 // accessTable returns the requests of the table of S30.
 func accessTable(t *testing.T) map[string]access {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/reference/contract.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/reference/contract.md"))(t)
 	requests := make(map[string]access)
 	form := regexp.MustCompile("(?m)^\\| `([a-z]+:[a-z]+)` \\| ([a-z, ]+) \\| (`[A-Z]+ /.*) \\|$")
 	for _, row := range form.FindAllStringSubmatch(string(page), -1) {

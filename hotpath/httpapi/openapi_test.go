@@ -23,6 +23,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/commit"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/guard"
 	"spendgate/hotpath/guard/embedded"
@@ -34,14 +35,8 @@ import (
 func realOptions(t *testing.T, settings ...func(*hotpath.Components)) Options {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	store, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	redis, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), log))(t)
+	redis := must.Get(embedded.Start())(t)
 	reg := prometheus.NewRegistry()
 	g := guard.New(guard.Options{Redis: redis.Options(), Embedded: true, Store: store, Logger: log, Registerer: reg})
 	for end := time.Now().Add(10 * time.Second); ; { // as a node's start waits
@@ -115,10 +110,7 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 	if documented := schemas["EventType"].Value.Enum; !slices.Equal(documented, types) {
 		t.Errorf("EventType is %s, want %s", documented, types)
 	}
-	source, err := os.ReadFile("../../audit/spend/decision.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("../../audit/spend/decision.go"))(t)
 	for _, found := range regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "(\w+)"$`).FindAllSubmatch(source, -1) {
 		reasons = append(reasons, string(found[1]))
 	}
@@ -127,10 +119,7 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 	}
 	// So has the console, whose filters offer them.
 	for file, names := range map[string][]any{"events.js": types, "checks.js": reasons} {
-		page, err := os.ReadFile("../console/assets/pages/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile("../console/assets/pages/" + file))(t)
 		for _, name := range names {
 			if !strings.Contains(string(page), `"`+name.(string)+`"`) {
 				t.Errorf("%s of the console does not offer %s", file, name)
@@ -143,9 +132,7 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 // is the same document.
 func TestTheDocumentIsPlain(t *testing.T) {
 	var document yaml.Node
-	if err := yaml.Unmarshal(openAPI, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(openAPI, &document))
 	var plain func(n *yaml.Node)
 	plain = func(n *yaml.Node) {
 		if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 || n.ShortTag() == "!!merge" {
@@ -158,9 +145,7 @@ func TestTheDocumentIsPlain(t *testing.T) {
 	}
 	plain(&document)
 	var fromYAML, fromJSON any
-	if err := errors.Join(document.Decode(&fromYAML), yaml.Unmarshal(openAPIJSON(), &fromJSON)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(document.Decode(&fromYAML), yaml.Unmarshal(openAPIJSON(), &fromJSON)))
 	if !json.Valid(openAPIJSON()) || !reflect.DeepEqual(fromYAML, fromJSON) {
 		t.Error("openapi.json is not openapi.yaml")
 	}
@@ -178,10 +163,7 @@ type described struct {
 
 func describe(t *testing.T) *described {
 	t.Helper()
-	doc, err := document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(document())(t)
 	return &described{t: t, doc: doc, done: map[string]bool{}}
 }
 
@@ -199,10 +181,7 @@ func (d *described) send(method, path, body string, status int, fits bool, heade
 	if err := d.doc.CheckRequest(method, path, body); (err == nil) != fits {
 		d.t.Errorf("%s %s %s: fits %v: %v", method, path, body, !fits, err)
 	}
-	route, err := d.doc.Route(method, path)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	route := must.Get(d.doc.Route(method, path))(d.t)
 	d.done[method+" "+route+" "+http.StatusText(status)] = true
 	return a.body
 }
@@ -210,9 +189,7 @@ func (d *described) send(method, path, body string, status int, fits bool, heade
 func field(t *testing.T, body string, names ...string) string {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(body), &value); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(body), &value))
 	for _, name := range names {
 		value = value.(map[string]any)[name]
 	}

@@ -11,15 +11,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/bench/must"
 )
 
 func startOps(t *testing.T, o OpsOptions) (*Ops, string) {
 	t.Helper()
 	ops := NewOps(o)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- ops.Serve(l) }()
 	t.Cleanup(func() {
@@ -134,10 +133,7 @@ spendgate_http_requests_in_flight 0
 	if err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want), "spendgate_http_requests_in_flight"); err != nil {
 		t.Error(err)
 	}
-	before, err := testutil.GatherAndCount(s.metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(testutil.GatherAndCount(s.metrics))(t)
 	s.do("BREW", "/elsewhere/"+strings.Repeat("x", 50), "")
 	if after, _ := testutil.GatherAndCount(s.metrics); after != before {
 		t.Errorf("%d series became %d", before, after)

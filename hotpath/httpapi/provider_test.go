@@ -25,6 +25,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/console"
 	"spendgate/hotpath/signin"
@@ -59,10 +60,7 @@ func newIDP(t *testing.T) *idp {
 		"sub": "248289", "name": "Ana Díaz", "email": "ana@example.com", "groups": []string{"eng", "finance"},
 	}}
 	p.rotate("k1")
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	p.rsa = key
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -116,10 +114,7 @@ func (p *idp) write(w http.ResponseWriter, value any) {
 
 // rotate has the provider sign with a new key.
 func (p *idp) rotate(kid string) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(p.t)
 	p.ec, p.kid = key, kid
 }
 
@@ -196,10 +191,7 @@ func (p *idp) signedBy(key crypto.PrivateKey, kid, alg string, claims map[string
 }
 
 func (p *idp) json(value any) string {
-	text, err := json.Marshal(value)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(value))(p.t)
 	return string(text)
 }
 
@@ -222,10 +214,7 @@ func (p *idp) unsigned(claims map[string]any) string {
 
 // confused is signed by the public key, as if that were a secret.
 func (p *idp) confused(claims map[string]any) string {
-	public, err := x509.MarshalPKIXPublicKey(&p.rsa.PublicKey)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	public := must.Get(x509.MarshalPKIXPublicKey(&p.rsa.PublicKey))(p.t)
 	text := b64([]byte(`{"alg":"HS256","kid":"r1"}`)) + "." + b64([]byte(p.json(claims)))
 	mac := hmac.New(sha256.New, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}))
 	mac.Write([]byte(text))
@@ -266,10 +255,7 @@ func startPeople(t *testing.T) *people { return startPeopleWith(t, func(*signin.
 
 func startPeopleWith(t *testing.T, change func(*signin.Options)) *people {
 	p := &people{described: describe(t), idp: newIDP(t), logged: new(lockedBuffer)}
-	roles, err := signin.ParseRoles(idpRoles)
-	if err != nil {
-		t.Fatal(err)
-	}
+	roles := must.Get(signin.ParseRoles(idpRoles))(t)
 	log := slog.New(slog.NewTextHandler(p.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := realOptions(t, func(c *hotpath.Components) { c.Logger = log })
 	o.Logger = log

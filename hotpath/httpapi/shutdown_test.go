@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
@@ -41,13 +43,8 @@ func TestShutdownFinishesWhatIsInFlight(t *testing.T) {
 // A stop may come before the listener is served: Serve then returns and closes it.
 func TestShutdownBeforeServe(t *testing.T) {
 	a := New(Options{Store: new(fakeStore), Authorizer: newFake(), Logger: slog.New(slog.DiscardHandler)})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	must.Do(t, a.Shutdown(t.Context()))
 	if err := a.Serve(l); err != nil {
 		t.Error(err)
 	}

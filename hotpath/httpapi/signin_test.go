@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/bench/must"
 )
 
 const idpRoles = `[{"group":"finance","role":"approver","groups":["Finance"]},{"group":"eng","role":"author"},` +
@@ -26,10 +28,7 @@ func (p *people) browser() *browser { return &browser{p, make(map[string]string)
 // send sends a request as a browser does, and follows nothing.
 func (b *browser) send(method, path, body string, headers ...string) answer {
 	b.t.Helper()
-	r, err := http.NewRequest(method, "http://"+b.address+path, strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest(method, "http://"+b.address+path, strings.NewReader(body)))(b.t)
 	for name, value := range b.cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value, Quoted: false})
 	}
@@ -40,15 +39,9 @@ func (b *browser) send(method, path, body string, headers ...string) answer {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultTransport.RoundTrip(r))(b.t)
 	defer response.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(b.t)
 	for _, c := range response.Cookies() {
 		if !strings.HasPrefix(c.Name, "__Host-") || c.Path != "/" || c.Domain != "" || !c.Secure || !c.HttpOnly ||
 			c.SameSite != http.SameSiteLaxMode {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 var update = flag.Bool("update", false, "fit weights.tsv to the training part of the corpus")
@@ -110,10 +112,7 @@ func plain(w string) bool {
 
 // fit returns the weights for the training examples, by feature.
 func fit(t testing.TB, train []example) (*lexicon, map[string]weights) {
-	x, err := parseLexicon(lexiconText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(parseLexicon(lexiconText))(t)
 	x.bias[noneClass] = 15
 	learnWords(x, train)
 	type row struct {
@@ -240,9 +239,7 @@ func TestWeights(t *testing.T) {
 	_, w := fit(t, train)
 	text := formatWeights(w)
 	if *update {
-		if err := os.WriteFile("weights.tsv", []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("weights.tsv", []byte(text), 0o644))
 		return
 	}
 	// A processor that fuses multiplication and addition may round the last

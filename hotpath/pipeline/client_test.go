@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/pipeline/resp"
 )
@@ -20,10 +21,7 @@ import (
 // newClient returns a client that has sent a batch to a server in this process.
 func newClient(t *testing.T) *Client {
 	t.Helper()
-	server, err := embedded.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(embedded.Start())(t)
 	c := New(Options{
 		Redis: server.Options(), Embedded: true, Registerer: prometheus.NewRegistry(),
 		First: Value{"first", 16}, Last: Value{"last", 16},
@@ -33,9 +31,7 @@ func newClient(t *testing.T) *Client {
 		_ = c.Close()
 		server.Close()
 	})
-	if err := c.Do(&Request{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Do(&Request{}))
 	return c
 }
 
@@ -43,9 +39,7 @@ func newClient(t *testing.T) *Client {
 func (c *Client) roundTrips(t *testing.T) uint64 {
 	t.Helper()
 	var m dto.Metric
-	if err := c.metrics.batchSize.Write(&m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.metrics.batchSize.Write(&m))
 	return m.GetHistogram().GetSampleCount()
 }
 
@@ -89,13 +83,8 @@ func TestClockOfASlowRoundTrip(t *testing.T) {
 // time.
 func TestSwapInTheLastMillisecond(t *testing.T) {
 	c := newClient(t)
-	server, err := c.Master(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Set(t.Context(), "name", "old", time.Second).Err(); err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(c.Master(t.Context()))(t)
+	must.Do(t, server.Set(t.Context(), "name", "old", time.Second).Err())
 	r := &Request{Swap: &Swap{Name: "name", Old: "old", New: "new", Life: time.Microsecond}}
 	if err := c.Do(r); err != nil || !r.Swap.Done {
 		t.Error("not swapped", err)

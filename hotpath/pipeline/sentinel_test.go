@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/guard/embedded"
 	"spendgate/hotpath/pipeline/resp"
 )
@@ -26,10 +27,7 @@ const silent = "silent"
 
 func newWatcher(t *testing.T, names string) *watcher {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	w := &watcher{addr: l.Addr().String()}
 	w.names.Store(names)
@@ -159,16 +157,11 @@ func TestSwitchOfMasterIsNoticed(t *testing.T) {
 func TestClaimsFollowTheSentinels(t *testing.T) {
 	servers := make(map[string]redis.UniversalOptions) // by address
 	for _, name := range []string{"old", "new"} {
-		server, err := embedded.Start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := must.Get(embedded.Start())(t)
 		t.Cleanup(server.Close)
 		client := redis.NewUniversalClient(new(server.Options()))
 		t.Cleanup(func() { _ = client.Close() })
-		if err := client.Set(t.Context(), "name", name, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.Set(t.Context(), "name", name, 0).Err())
 		servers[name+":6379"] = server.Options()
 	}
 	o := redis.UniversalOptions{MasterName: "claims", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -189,13 +182,8 @@ func TestClaimsFollowTheSentinels(t *testing.T) {
 	asked := func() string {
 		p := new(resp.Pipeline)
 		i := queueGet(p, "name")
-		if err := c.hot.run(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		name, err := p.Reply(i).Text()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.hot.run(t.Context(), p))
+		name := must.Get(p.Reply(i).Text())(t)
 		return string(name)
 	}
 	for deadline := time.Now().Add(3 * watchEvery); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

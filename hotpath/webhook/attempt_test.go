@@ -17,6 +17,7 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // try makes one attempt over the network.
@@ -93,10 +94,7 @@ func TestAttempts(t *testing.T) {
 // says is a server that sends a text, at once or after a request, and keeps the connection.
 func says(t *testing.T, atOnce bool, text string) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -171,10 +169,7 @@ func TestAskingConn(t *testing.T) {
 // A real request verifies with the reference library.
 func TestRequestVerifies(t *testing.T) {
 	secret := NewSecret()
-	verifier, err := standard.NewWebhook(string(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must.Get(standard.NewWebhook(string(secret)))(t)
 	server, n := counted(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -222,10 +217,7 @@ func answerNames(t *testing.T, address netip.Addr) *atomic.Pointer[netip.Addr] {
 	t.Helper()
 	var now atomic.Pointer[netip.Addr]
 	now.Store(&address)
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	before := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())

@@ -20,6 +20,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/must"
 )
 
 // feed is one in memory.
@@ -74,10 +75,7 @@ func newStorage(t *testing.T) *storage {
 		t.Cleanup(func() { _ = os.RemoveAll(inMemory) })
 		folder = inMemory
 	}
-	s, err := sqlite.Open(t.Context(), filepath.Join(folder, "webhooks.db"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sqlite.Open(t.Context(), filepath.Join(folder, "webhooks.db"), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(s.Close)
 	return &storage{s, new(feed)}
 }
@@ -231,9 +229,7 @@ func (b *bench) webhook(url string, types ...audit.EventType) *audit.Webhook {
 
 func (b *bench) change(w *audit.Webhook, c audit.WebhookChange) {
 	b.t.Helper()
-	if _, err := b.store.UpdateWebhook(b.t.Context(), audit.Actor{}, w.ID, c); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Get(b.store.UpdateWebhook(b.t.Context(), audit.Actor{}, w.ID, c))(b.t)
 }
 
 // log returns the attempts, oldest first.

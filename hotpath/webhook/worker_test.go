@@ -13,6 +13,7 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 const (
@@ -42,10 +43,7 @@ func TestDelivers(t *testing.T) {
 		if got, want := b.ids(one), b.names(requested)[before:]; !slices.Equal(got, want) {
 			t.Fatalf("received %v, want %v", got, want)
 		}
-		verifier, err := standard.NewWebhook(string(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
+		verifier := must.Get(standard.NewWebhook(string(secret)))(t)
 		for _, r := range b.receiver.to(one) {
 			if err := verifier.Verify([]byte(r.body), r.header); err != nil {
 				t.Error(err)
@@ -79,10 +77,7 @@ func TestRotation(t *testing.T) {
 			all := b.receiver.to(one)
 			last := all[len(all)-1]
 			for i, secret := range secrets {
-				verifier, err := standard.NewWebhook(string(secret))
-				if err != nil {
-					t.Fatal(err)
-				}
+				verifier := must.Get(standard.NewWebhook(string(secret)))(t)
 				if err := verifier.Verify([]byte(last.body), last.header); (err == nil) != want[i] {
 					t.Errorf("secret %d: %v", i, err)
 				}
@@ -140,9 +135,7 @@ func TestSchedule(t *testing.T) {
 			t.Errorf("logged %+v, the oldest is %v s old", last, worker.oldest())
 		}
 		// A replay is tried as often as a new event.
-		if _, err := b.store.ReplayDelivery(t.Context(), w.ID, log[0].ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.store.ReplayDelivery(t.Context(), w.ID, log[0].ID))(t)
 		time.Sleep(lookEvery + time.Second)
 		b.attemptAll(w, &stop)
 		stop()
@@ -181,9 +174,7 @@ func TestReplaySoon(t *testing.T) {
 		time.Sleep(time.Minute)
 		for range 3 {
 			log := b.log(w)
-			if _, err := b.store.ReplayDelivery(t.Context(), w.ID, log[0].ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.store.ReplayDelivery(t.Context(), w.ID, log[0].ID))(t)
 			time.Sleep(lookEvery + time.Second)
 			if n := len(b.log(w)); n != len(log)+1 {
 				t.Errorf("%d attempts after %d and a replay", n, len(log))
@@ -205,9 +196,7 @@ func TestRemovedMeanwhile(t *testing.T) {
 		_, stop := b.node()
 		time.Sleep(2 * time.Second)
 		for _, active := range []bool{false, true} {
-			if _, err := b.store.UpdateWebhook(t.Context(), audit.Actor{}, w.ID, audit.WebhookChange{Active: &active}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.store.UpdateWebhook(t.Context(), audit.Actor{}, w.ID, audit.WebhookChange{Active: &active}))(t)
 			time.Sleep(time.Minute)
 			b.store.feed.add(audit.EventPolicyCreated, audit.EventPolicyCreated)
 			b.store.feed.mu.Lock()
@@ -284,9 +273,7 @@ func TestChangesAtOnce(t *testing.T) {
 		if got, want := b.ids(other), all[4:]; !slices.Equal(got, want) {
 			t.Errorf("active again it received %v, want %v", got, want)
 		}
-		if err := b.store.DeleteWebhook(t.Context(), audit.Actor{}, w.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.store.DeleteWebhook(t.Context(), audit.Actor{}, w.ID))
 		b.store.feed.add(changed)
 		time.Sleep(time.Minute)
 		if got := b.ids(other); len(got) != 2 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func appended[T any](v T, textAmounts bool) string {
@@ -12,10 +13,7 @@ func appended[T any](v T, textAmounts bool) string {
 }
 
 func TestForm(t *testing.T) {
-	amount, err := spend.ParseAmount("1.50")
-	if err != nil {
-		t.Fatal(err)
-	}
+	amount := must.Get(spend.ParseAmount("1.50"))(t)
 	action := RecordedAction{AgentID: `"a"`, ActionType: Refund, Amount: amount, Metadata: Text(`{"n":1.00}`)}
 	const members = `"currency":"","counterparty":"","payment_method":null,"merchant_or_vendor":null,"reason_text":null,` +
 		`"idempotency_key":null,"metadata":{"n":1.00}}`
@@ -50,9 +48,7 @@ func TestFormRoundTrip(t *testing.T) {
 	}
 	text := appended(was, false)
 	var is Approval
-	if err := json.Unmarshal([]byte(text), &is); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &is))
 	is.Action.Metadata = nil // which came as null
 	if again := appended(is, false); again != text {
 		t.Errorf("\n got %s\nwant %s", again, text)

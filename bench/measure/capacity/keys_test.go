@@ -6,25 +6,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // How many keys a load needs follows from the most that a key may have unless a
 // setting says otherwise.
 func TestKeysOfALoad(t *testing.T) {
-	settings, err := os.ReadFile("../../../docs/operate/settings.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../../docs/operate/capacity.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := must.Get(os.ReadFile("../../../docs/operate/settings.md"))(t)
+	page := must.Get(os.ReadFile("../../../docs/operate/capacity.md"))(t)
 	number := func(text []byte) int {
-		n, err := strconv.Atoi(strings.ReplaceAll(string(text), ",", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return must.Get(strconv.Atoi(strings.ReplaceAll(string(text), ",", "")))(t)
 	}
 	most := regexp.MustCompile("`SPENDGATE_MAX_RATE_LIMIT_RPM` \\| `(\\d+)`").FindSubmatch(settings)
 	stated := regexp.MustCompile(`A key has at most ([\d,]+) requests a minute`).FindSubmatch(page)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 func TestFitFindsTheCost(t *testing.T) {
@@ -54,13 +56,8 @@ func TestMoreNodesCarryLessOnOneMachine(t *testing.T) {
 // The page shows what the command prints on the results beside it.
 func TestPageShowsTheResults(t *testing.T) {
 	var printed strings.Builder
-	if err := run(&printed, "../../results"); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../../docs/operate/capacity.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(&printed, "../../results"))
+	page := must.Get(os.ReadFile("../../../docs/operate/capacity.md"))(t)
 	if !strings.Contains(string(page), "```text\n"+printed.String()+"```\n") {
 		t.Errorf("docs/operate/capacity.md does not show what go run ./bench/measure capacity prints:\n%s", printed.String())
 	}

@@ -16,15 +16,13 @@ import (
 
 	"spendgate/bench/fleet"
 	"spendgate/bench/load"
+	"spendgate/bench/must"
 )
 
 // server answers every client as PostgreSQL does, and sends what clients say to told.
 func server(t *testing.T, told chan<- string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -60,21 +58,13 @@ func message(kind, text string) string {
 func TestReplay(t *testing.T) {
 	told := make(chan string, 10)
 	addr := server(t, told)
-	r, err := newRecording(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(newRecording(addr))(t)
 	first := message("", "startup") + message("p", "secret\x00")
 	second := message("P", "SELECT commit_checks($1)") + message("B", "bind") + message("S", "")
-	client, err := net.Dial("tcp", r.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(net.Dial("tcp", r.listener.Addr().String()))(t)
 	defer client.Close() //nolint:errcheck // nothing is in progress
 	for _, text := range []string{first, second} {
-		if _, err := client.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(client.Write([]byte(text)))(t)
 		if got := <-told; got != text {
 			t.Fatalf("the server was told %q, not %q", got, text)
 		}
@@ -82,9 +72,7 @@ func TestReplay(t *testing.T) {
 	said := r.take()
 	p := newReplay(addr)
 	defer p.close()
-	if err := p.say(said, []int{0}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.say(said, []int{0}))
 	if a, b := <-told, <-told; a != first || b != second {
 		t.Errorf("replayed %q, %q", a, b)
 	}
@@ -97,9 +85,7 @@ func TestReplay(t *testing.T) {
 	if who := recorders(said[:1]); who != nil {
 		t.Errorf("who commits nothing is counted: %v", who)
 	}
-	if err := p.mark([]int{0}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.mark([]int{0}))
 	if got := <-told; !strings.Contains(got, markFunction) {
 		t.Errorf("the mark says %q", got)
 	}
@@ -107,24 +93,13 @@ func TestReplay(t *testing.T) {
 
 // A server of the fleet accepts what was said on another connection, its password included.
 func TestReplayToServer(t *testing.T) {
-	u, err := url.Parse(fleet.TestDatabase(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(fleet.TestDatabase(t)))(t)
 	server := u.Host
-	r, err := newRecording(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(newRecording(server))(t)
 	u.Host = r.listener.Addr().String()
-	conn, err := pgx.Connect(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), u.String()))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // nothing is in progress
-	if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "SELECT 1"))(t)
 	p := newReplay(server)
 	defer p.close()
 	if err := p.say(r.take(), []int{0}); err != nil || p.pids[0] == 0 {
@@ -151,9 +126,7 @@ func TestReplayRefused(t *testing.T) {
 
 func TestTake(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "7.1")
-	if err := os.WriteFile(name, []byte("events: Ir\nsummary: 1234\n\ntotals: 1234\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte("events: Ir\nsummary: 1234\n\ntotals: 1234\n"), 0o600))
 	e := emulator{filepath.Dir(name)}
 	if n, err := e.last(7); n != 1234 || err != nil {
 		t.Errorf("counted %d, %v", n, err)

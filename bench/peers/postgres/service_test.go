@@ -13,6 +13,7 @@ import (
 
 	"spendgate/bench/fleet"
 	"spendgate/bench/load"
+	"spendgate/bench/must"
 )
 
 // racing is how many requests are sent at once: fewer than there are connections.
@@ -22,10 +23,7 @@ const racing = 16
 func newService(t *testing.T) *service {
 	t.Helper()
 	schema := "peer_" + strings.ToLower(rand.Text())
-	s, err := openService(t.Context(), fleet.TestDatabase(t), schema, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(openService(t.Context(), fleet.TestDatabase(t), schema, 32))(t)
 	t.Cleanup(func() {
 		if _, err := s.pool.Exec(context.Background(), "DROP SCHEMA "+schema+" CASCADE"); err != nil {
 			t.Error(err)
@@ -60,13 +58,8 @@ func send(t *testing.T, s *service, bodies ...[]byte) (statuses []int, answers [
 // for it or for each other.
 func race(t *testing.T, s *service, bodies ...[]byte) (answers []string) {
 	t.Helper()
-	tx, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE decisions IN EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.pool.Begin(t.Context()))(t)
+	must.Get(tx.Exec(t.Context(), "LOCK TABLE decisions IN EXCLUSIVE MODE"))(t)
 	released := make(chan error, 1)
 	go func() {
 		var waiting int
@@ -86,9 +79,7 @@ func race(t *testing.T, s *service, bodies ...[]byte) (answers []string) {
 
 func rows(t *testing.T, s *service) (n int) {
 	t.Helper()
-	if err := s.pool.QueryRow(t.Context(), "SELECT count(*) FROM decisions").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.pool.QueryRow(t.Context(), "SELECT count(*) FROM decisions").Scan(&n))
 	return n
 }
 
@@ -141,9 +132,7 @@ func TestWhatEnds(t *testing.T) {
 	s := newService(t)
 	age := func(interval string) {
 		t.Helper()
-		if _, err := s.pool.Exec(t.Context(), "UPDATE decisions SET decided_at = decided_at - $1::text::interval", interval); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.pool.Exec(t.Context(), "UPDATE decisions SET decided_at = decided_at - $1::text::interval", interval))(t)
 	}
 	expect := func(key, decision string) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath/intent"
 	"spendgate/hotpath/policy"
 )
@@ -65,11 +66,7 @@ func made(t *testing.T, change func(*spend.Action)) *Report {
 
 func id(t *testing.T, text string) spend.ID {
 	t.Helper()
-	id, err := spend.ParseID(text, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return must.Get(spend.ParseID(text, ""))(t)
 }
 
 func amount(a *spend.Action, text string) { a.Amount, _ = spend.ParseAmount(text) }
@@ -111,12 +108,8 @@ func TestReports(t *testing.T) {
 		"classified": made(t, func(a *spend.Action) { a.Type, a.ReasonText = 0, "customer wants the money back for a broken item" }),
 	} {
 		var text, document bytes.Buffer
-		if err := report.Write(&text); err != nil {
-			t.Fatal(err)
-		}
-		if err := report.WriteJSON(&document); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, report.Write(&text))
+		must.Do(t, report.WriteJSON(&document))
 		golden(t, name+".txt", text.String())
 		golden(t, name+".json", document.String())
 	}
@@ -171,14 +164,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
@@ -200,20 +188,13 @@ func TestNoControlSequencesArePrinted(t *testing.T) {
 		a.Metadata.Category, a.Metadata.Country = text, text
 		d.Effect, d.Reason, d.RuleID, d.RuleDescription, d.Message, d.NextStep = spend.Block, spend.Reason(text), text, text, text, text
 		r.Check.KeyID, r.Check.RequestID, r.KeyName, r.Source = text, text, text, text
-		quoted, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must.Get(json.Marshal(text))(t)
 		r.Policy.Name = text
 		r.Policy.Rules = `[{"rule_id":` + string(quoted) + `,"rule_type":` + string(quoted) + `,"parameters":{` + string(quoted) + `:` +
 			string(quoted) + `}}]`
 		var out, document bytes.Buffer
-		if err := r.Write(&out); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.WriteJSON(&document); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Write(&out))
+		must.Do(t, r.WriteJSON(&document))
 		for _, printed := range []string{out.String(), document.String()} {
 			if at := strings.IndexFunc(printed, func(r rune) bool {
 				return r != '\n' && !strconv.IsPrint(r) || r == '\ufffd' && text != "\xff\xfe"
@@ -238,9 +219,7 @@ func TestEscapedTextDecodes(t *testing.T) {
 	const text = "\x1b[31m\u202e\U000e0041\x7f é \"\\"
 	r := made(t, func(a *spend.Action) { a.AgentID = text })
 	var out bytes.Buffer
-	if err := r.WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.WriteJSON(&out))
 	var back document
 	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.Request.AgentID != text {
 		t.Errorf("%q came back as %q, %v", text, back.Request.AgentID, err)

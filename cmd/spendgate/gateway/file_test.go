@@ -17,6 +17,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -68,10 +69,7 @@ func TestFile(t *testing.T) {
 	} {
 		write(t, folder, name, text)
 	}
-	f, err := Load(write(t, folder, "gateway.yaml", whole))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Load(write(t, folder, "gateway.yaml", whole)))(t)
 	url, key, err := f.Service()
 	if err != nil || url != "http://127.0.0.1:8080" || key != "svc_1" {
 		t.Error(url, key, err)
@@ -169,10 +167,7 @@ func TestFileFaults(t *testing.T) {
 // Without a lock only a shadow starts.
 func TestNeedsLock(t *testing.T) {
 	for content, starts := range map[string]bool{"": false, "shadow: true\n": true} {
-		f, err := Load(write(t, t.TempDir(), "g.yaml", content+"agent_id: a\nupstreams: {u: {command: [x]}}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(Load(write(t, t.TempDir(), "g.yaml", content+"agent_id: a\nupstreams: {u: {command: [x]}}\n")))(t)
 		if _, err := New(Options{File: f, Logger: quiet()}); (err == nil) != starts {
 			t.Error(content, err)
 		}
@@ -195,10 +190,7 @@ func TestRenewedToken(t *testing.T) {
 	r := newRemote(file.Upstreams["psp"])
 	wants := func(want string) {
 		t.Helper()
-		response, err := r.Get(web.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(r.Get(web.URL))(t)
 		if _ = response.Body.Close(); got != want {
 			t.Errorf("sent %q, want %q", got, want)
 		}
@@ -206,9 +198,7 @@ func TestRenewedToken(t *testing.T) {
 	wants("Bearer first")
 	write(t, folder, "token", "Bearer second")
 	wants("Bearer second")
-	if err := os.Remove(token); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(token))
 	wants("Bearer second")
 }
 

@@ -23,6 +23,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/signin"
 )
@@ -84,10 +85,7 @@ func (p *idp) write(w http.ResponseWriter, value any) {
 
 // rotate has the issuer sign with a new key.
 func (p *idp) rotate(kid string) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(p.t)
 	p.key, p.kid = key, kid
 }
 
@@ -224,17 +222,11 @@ func begin(t *testing.T, address, token string) int {
 	t.Helper()
 	const text = `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
 		`"params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text)))(t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	_ = response.Body.Close()
 	return response.StatusCode
 }

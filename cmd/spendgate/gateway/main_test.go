@@ -18,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestMain runs the test binary as a server if it is started as one.
@@ -54,19 +55,14 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 func write(t *testing.T, folder, name, content string) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 // ownChild is a server of the file that is the test binary itself, of one era.
 func ownChild(t *testing.T, kind, version string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	return fmt.Sprintf("command: [%q]\n    env: {GATEWAY_TEST_SERVER: %s, GATEWAY_TEST_ERA: %q}", self, kind, version)
 }
 
@@ -74,14 +70,8 @@ func ownChild(t *testing.T, kind, version string) string {
 func load(t *testing.T, content string) *Gateway {
 	t.Helper()
 	path := write(t, t.TempDir(), "gateway.yaml", content)
-	file, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := New(Options{File: file, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(Load(path))(t)
+	g := must.Get(New(Options{File: file, Version: "test", Environ: os.Environ(), Logger: testLog(t)}))(t)
 	t.Cleanup(g.stop)
 	return g
 }
@@ -138,10 +128,7 @@ func served(t *testing.T, g *Gateway) string {
 
 func connect(t *testing.T, client *sdk.Client, transport sdk.Transport, version string) *sdk.ClientSession {
 	t.Helper()
-	session, err := client.Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(client.Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version}))(t)
 	t.Cleanup(func() { _ = session.Close() })
 	return session
 }

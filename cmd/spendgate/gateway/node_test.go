@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -38,14 +39,8 @@ func startEnforced(t *testing.T, more string) *enforced {
 // startTwo is like startEnforced, with two nodes over PostgreSQL and Redis.
 func startTwo(t *testing.T, more string) *enforced {
 	t.Helper()
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := must.Get(fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{}))(t)
+	f := must.Get(fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 2}))(t)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -126,12 +121,8 @@ func killed(t *testing.T, e *enforced, withKey bool, rounds int) {
 		killA()
 		if i%3 == 0 {
 			n := e.nodes[i/3%len(e.nodes)]
-			if err := n.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := n.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.Kill())
+			must.Do(t, n.Start(t.Context()))
 		}
 		time.Sleep(rand.N(60 * time.Millisecond))
 		if i%2 == 0 {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // A changed definition is off until somebody accepts it.
@@ -31,19 +33,13 @@ func TestChangedTool(t *testing.T) {
 	}
 	// After it is accepted, the gateway need not be started again.
 	o.Accept = true
-	if err := Check(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Check(t.Context(), o))
 	wants(t, s, "ch_1", 1, stateExecuted, "")
 	// A tool that people take out of the lock is off at the next call.
 	accepted := g.locked.now()
-	if err := new(lock).write(g.file.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, new(lock).write(g.file.path))
 	wants(t, s, "ch_2", 1, stateRefused, "new")
-	if err := accepted.write(g.file.path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, accepted.write(g.file.path))
 	wants(t, s, "ch_2", 1, stateExecuted, "")
 	_ = os.Remove(lockPath(g.file.path))
 	wants(t, s, "ch_3", 1, stateExecuted, "")

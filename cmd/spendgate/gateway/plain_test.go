@@ -15,6 +15,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // plain is a hand-written server: it runs every call that it gets, and reports no change of its
@@ -319,9 +321,7 @@ func TestGuess(t *testing.T) {
 		if p := guess("refund", definition{
 			schema: []byte(`{"type":"object","properties":` + c.schema + `}`), text: encode(map[string]string{"description": c.about}),
 		}); p != nil {
-			if err := fileTemplate().ExecuteTemplate(&written, "tool", p); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, fileTemplate().ExecuteTemplate(&written, "tool", p))
 		}
 		got := written.String()
 		for _, part := range c.want {
@@ -356,10 +356,7 @@ func TestManyTools(t *testing.T) {
 
 	pages, names, cursor := 0, make(map[string]bool), ""
 	for {
-		listed, err := agent.ListTools(t.Context(), &sdk.ListToolsParams{Cursor: cursor})
-		if err != nil {
-			t.Fatal(err)
-		}
+		listed := must.Get(agent.ListTools(t.Context(), &sdk.ListToolsParams{Cursor: cursor}))(t)
 		for _, tool := range listed.Tools {
 			names[tool.Name] = true
 		}

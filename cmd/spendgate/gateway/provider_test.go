@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -130,10 +131,7 @@ var numbers atomic.Int32
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	dev, err := startNode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev := must.Get(startNode())(t)
 	return newServiceOn(t, dev)
 }
 
@@ -166,14 +164,10 @@ func (s *service) rules(t *testing.T, rules ...string) {
 	p := client.NewPolicy{PolicyID: s.policy, Name: "p"}
 	for _, text := range rules {
 		var r client.Rule
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &r))
 		p.Rules = append(p.Rules, r)
 	}
-	if _, err := s.api.CreatePolicy(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.api.CreatePolicy(t.Context(), p))(t)
 }
 
 var errBroken = errors.New("broken")
@@ -208,14 +202,8 @@ func (s *service) breaks(how func(r *http.Request) (before, after bool)) {
 func (s *service) approve(t *testing.T, approve bool) {
 	t.Helper()
 	grants := client.Grants{Role: "approver", PolicyIDs: []string{s.policy}}
-	person, err := s.api.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: grants})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ann, err := client.New(client.Options{BaseURL: s.API, APIKey: person.APIKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	person := must.Get(s.api.CreateKey(t.Context(), client.KeyRequest{Name: "ann", Grants: grants}))(t)
+	ann := must.Get(client.New(client.Options{BaseURL: s.API, APIKey: person.APIKey}))(t)
 	decide, decided := ann.Deny, 0
 	if approve {
 		decide = ann.Approve
@@ -224,9 +212,7 @@ func (s *service) approve(t *testing.T, approve bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decide(t.Context(), waiting.Approval.ApprovalID, waiting.Approval.ActionHash, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(decide(t.Context(), waiting.Approval.ApprovalID, waiting.Approval.ActionHash, ""))(t)
 		decided++
 	}
 	if decided != 1 {
@@ -266,10 +252,7 @@ func (s *service) became(t *testing.T, want ...string) {
 func guarded(t *testing.T, s *service, p *provider, head, more string) *Gateway {
 	t.Helper()
 	path := write(t, t.TempDir(), "g.yaml", gatewayFile(s, p, head, more))
-	file, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(Load(path))(t)
 	if !strings.Contains(head, "unlocked") {
 		err := Check(t.Context(), CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output()})
 		if err != nil && !strings.Contains(head, "ambiguous") {

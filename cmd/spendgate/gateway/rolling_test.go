@@ -16,6 +16,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // balanced are two gateways that are processes, behind deploy/haproxy/gateways.cfg.
@@ -37,10 +39,7 @@ func startBalanced(t *testing.T) *balanced {
 		t.Skip("needs HAProxy")
 	}
 	b := &balanced{enforced: startEnforced(t, "")}
-	lock, err := os.ReadFile(b.file + ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(os.ReadFile(b.file + ".lock"))(t)
 	b.address = freeAddress(t)
 	c := exec.Command(program, "-db", "-f", "../../../deploy/haproxy/gateways.cfg")
 	c.Env = append(os.Environ(), "BIND="+b.address)
@@ -55,9 +54,7 @@ func startBalanced(t *testing.T) *balanced {
 		write(t, folder, fmt.Sprintf("g%d.yaml.lock", i), string(lock))
 		b.start(t, i)
 	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	within(t, "the balancer sends", func() bool {
 		r, err := http.Get("http://" + b.address + Path)
@@ -71,10 +68,7 @@ func startBalanced(t *testing.T) *balanced {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // it listens to nobody
 	return l.Addr().String()
 }
@@ -83,9 +77,7 @@ func freeAddress(t *testing.T) string {
 func (b *balanced) start(t *testing.T, i int) {
 	t.Helper()
 	c := b.command("gateway", b.files[i])
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start())
 	b.gateways[i] = c
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	within(t, "ready", func() bool {
@@ -121,9 +113,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	for i, c := range b.gateways {
 		before := made.Load()
-		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Process.Signal(syscall.SIGTERM))
 		if err := c.Wait(); err != nil {
 			t.Errorf("gateway %d: %v", i, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -77,10 +78,7 @@ func TestWhoAsks(t *testing.T) {
 		{tokenA, "", own.ID(), "", Path + "/other", http.StatusNotFound},
 		{tokenA, "", own.ID(), "2025-06-18", Path + "/psp", http.StatusNoContent},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, address+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodDelete, address+c.path, nil))(t)
 		for name, value := range map[string]string{
 			"Authorization": "Bearer " + c.token, "Origin": c.origin, headerSession: c.session, headerVersion: c.version,
 		} {
@@ -88,10 +86,7 @@ func TestWhoAsks(t *testing.T) {
 				r.Header.Set(name, value)
 			}
 		}
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(r))(t)
 		if _ = response.Body.Close(); response.StatusCode != c.want {
 			t.Errorf("%+v: %d", c, response.StatusCode)
 		}
@@ -105,17 +100,12 @@ func TestWhoAsks(t *testing.T) {
 func TestTokens(t *testing.T) {
 	folder := tokenFolder(t)
 	logged, faulty := new(strings.Builder), prometheus.NewGauge(prometheus.GaugeOpts{})
-	tokens, err := readTokens(&File{Tokens: folder}, slog.New(slog.NewTextHandler(logged, nil)), faulty)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(readTokens(&File{Tokens: folder}, slog.New(slog.NewTextHandler(logged, nil)), faulty))(t)
 	const tokenC, none = "another-token-of-c", "no agent has this token"
 	put := func(name, text string) func() { return func() { write(t, folder, name, text) } }
 	remove := func(name string) func() {
 		return func() {
-			if err := os.RemoveAll(filepath.Join(folder, name)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.RemoveAll(filepath.Join(folder, name)))
 		}
 	}
 	for _, step := range []struct {
@@ -187,9 +177,7 @@ func TestInFlight(t *testing.T) {
 	for _, version := range []string{legacyVersion, latestVersion} {
 		a, b := agentWith(t, address, tokenA, version), agentWith(t, address, tokenB, version)
 		for range maxRequests {
-			if _, err := g.enter("a"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(g.enter("a"))(t)
 		}
 		wants(t, a, "ch_a"+version, 1, stateError, "64 requests of this agent have no answer yet")
 		if _, err := a.ListTools(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "64 requests") {
@@ -317,20 +305,14 @@ func TestStrayMessages(t *testing.T) {
 	own := connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address}, legacyVersion)
 	post := func(text string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text)))(t)
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 			headerSession: own.ID(), headerVersion: legacyVersion,
 		} {
 			r.Header.Set(name, value)
 		}
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(r))(t)
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 	}

@@ -15,6 +15,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"spendgate/bench/must"
 )
 
 // TestShadow: a shadow executes every call, redeems nothing, and says what enforcement would have done.
@@ -67,9 +69,7 @@ func TestShadowLog(t *testing.T) {
 		"argument charge must not": {"charge": "secret\u200b", "amount": 1},
 	} {
 		log.Reset()
-		if _, err := agent.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: arguments}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(agent.CallTool(t.Context(), &sdk.CallToolParams{Name: "refund", Arguments: arguments}))(t)
 		if said := log.String(); !strings.Contains(said, rule) || strings.Contains(said, "secret") || strings.Contains(said, "9007") {
 			t.Errorf("%s: %s", rule, said)
 		}
@@ -106,10 +106,7 @@ func TestMetricsAreShown(t *testing.T) {
 	m := newMetrics(registry)
 	m.ended("psp", "refund", end{}, time.Second)
 	m.ends.WithLabelValues("psp")
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	labels := make(map[string][]string)
 	for _, f := range families {
 		has := []string{"job", "deployment", "instance", "le"}
@@ -120,10 +117,7 @@ func TestMetricsAreShown(t *testing.T) {
 	}
 	for _, name := range []string{"deploy/grafana/spendgate.json", "deploy/prometheus/rules.yaml", "docs/operate/runbook.md"} {
 		path := "../../../" + name
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		asked := 0
 		for line := range strings.Lines(string(text)) {
 			for _, name := range regexp.MustCompile(`spendgate_gateway_\w+`).FindAllString(line, -1) {

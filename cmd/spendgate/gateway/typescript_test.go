@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // TestTypeScriptSDK: agents and servers of the protocol's TypeScript SDK, of either era on both sides.
@@ -17,28 +19,17 @@ func TestTypeScriptSDK(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(modules, "@modelcontextprotocol/server/dist/stdio.mjs")); err != nil {
 		t.Skip("NOTICE: TEST_NODE_MODULES has no SDK of the protocol; deploy/npm/install.sh installs it and prints its value")
 	}
-	script, err := filepath.Abs("testdata/sdk.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs("testdata/sdk.mjs"))(t)
 	for _, server := range []string{legacyVersion, latestVersion} {
 		s, p := newService(t), &provider{}
 		head := "listen: 127.0.0.1:0\n"
 		content := strings.Replace(gatewayFile(s, p, head, ""), "url: ", fmt.Sprintf("command: [node, %q, server, %q]", script, server), 1)
 		payout := strings.Replace(strings.ReplaceAll(refundMapping, "POLICY", s.policy), "refund:", "payout:", 1)
 		path := write(t, t.TempDir(), "g.yaml", content+payout[1:])
-		file, err := Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(Load(path))(t)
 		accepts := CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output(), Environ: os.Environ()}
-		if err := Check(t.Context(), accepts); err != nil {
-			t.Fatal(err)
-		}
-		g, err := New(Options{File: file, Client: s.own, Version: "test", Environ: os.Environ(), Logger: testLog(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Check(t.Context(), accepts))
+		g := must.Get(New(Options{File: file, Client: s.own, Version: "test", Environ: os.Environ(), Logger: testLog(t)}))(t)
 		t.Cleanup(g.stop)
 		address := served(t, g) + Path
 		for _, agent := range []string{legacyVersion, latestVersion} {

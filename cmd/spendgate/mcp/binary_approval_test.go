@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -47,22 +48,13 @@ func approved(t *testing.T, p *program) {
 		t.Error(text)
 	}
 
-	admin, err := client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey}))(t)
 	made, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "person", Grants: client.Grants{Role: "approver"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	person, err := client.New(client.Options{BaseURL: p.node.API, APIKey: made.APIKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pending, err := person.Approval(t.Context(), approvalID, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	person := must.Get(client.New(client.Options{BaseURL: p.node.API, APIKey: made.APIKey}))(t)
+	pending := must.Get(person.Approval(t.Context(), approvalID, 0))(t)
 	go func() {
 		if _, err := person.Approve(t.Context(), approvalID, pending.ActionHash, "fine"); err != nil {
 			t.Error(err)

@@ -5,20 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
 // toolsOfRoles checks for each role that the tools offered are those that the service permits,
 // before and after the key is changed.
 func toolsOfRoles(t *testing.T, p *program) {
-	admin, err := client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "roles", RateLimitRPM: new(1000)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey}))(t)
+	made := must.Get(admin.CreateKey(t.Context(), client.KeyRequest{Name: "roles", RateLimitRPM: new(1000)}))(t)
 	session := p.stdioAs(t, made.APIKey)
 	approvalID := escalated(t, session, "roles")
 	calls := map[string]map[string]any{
@@ -32,9 +27,7 @@ func toolsOfRoles(t *testing.T, p *program) {
 		"wait_for_approval": {"approval_id": approvalID, "wait_seconds": 0},
 	}
 	for role, count := range map[string]int{"agent": 6, "author": 4, "approver": 4, "executor": 2, "auditor": 4, "full": 7} {
-		if _, err := admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Role: role}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.UpdateKey(t.Context(), made.KeyID, client.KeyChange{Grants: client.Grants{Role: role}}))(t)
 		offered := outputSchemas(t, session)
 		if len(offered) != count {
 			t.Errorf("%s is offered %d tools, not %d", role, len(offered), count)

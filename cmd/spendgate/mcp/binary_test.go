@@ -19,6 +19,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // program is the compiled tool server and a node for it.
@@ -54,13 +55,8 @@ func (p *program) http(t *testing.T, token string) string {
 	t.Helper()
 	cmd := exec.Command(p.node.Binary, "mcp", "--listen", ":0")
 	cmd.Env = p.environ("MCP_TOKEN=" + token)
-	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(cmd.StderrPipe())(t)
+	must.Do(t, cmd.Start())
 	var said bytes.Buffer
 	lines := bufio.NewScanner(log)
 	t.Cleanup(func() {
@@ -99,10 +95,7 @@ func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 // call returns a tool's texts and whether it is an error.
 func call(t *testing.T, session *sdk.ClientSession, tool string, arguments any) (text string, isError bool) {
 	t.Helper()
-	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments}))(t)
 	for _, c := range r.Content {
 		text += c.(*sdk.TextContent).Text + "\n"
 	}
@@ -217,10 +210,7 @@ func reported(t *testing.T, p *program) {
 
 func outputSchemas(t *testing.T, session *sdk.ClientSession) map[string]*jsonschema.Resolved {
 	t.Helper()
-	tools, err := session.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := must.Get(session.ListTools(t.Context(), nil))(t)
 	schemas := make(map[string]*jsonschema.Resolved)
 	for _, tool := range tools.Tools {
 		text, err := json.Marshal(tool.OutputSchema)
@@ -228,9 +218,7 @@ func outputSchemas(t *testing.T, session *sdk.ClientSession) map[string]*jsonsch
 			t.Fatal(err)
 		}
 		s := new(jsonschema.Schema)
-		if err := json.Unmarshal(text, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, s))
 		if schemas[tool.Name], err = s.Resolve(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -254,9 +242,7 @@ func withoutPolicyWrites(t *testing.T, p *program) {
 // the same check, under the key that the error named.
 func nodeKilled(t *testing.T, p *program) {
 	session := p.stdio(t)
-	if err := p.node.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.node.Kill())
 	var keys []string
 	for range 2 {
 		text, isError := call(t, session, "check_financial_action", refund("33", "killed"))
@@ -269,9 +255,7 @@ func nodeKilled(t *testing.T, p *program) {
 	if keys[0] != keys[1] {
 		t.Errorf("one call, two keys: %v", keys)
 	}
-	if err := p.node.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.node.Start(t.Context()))
 	first, _ := call(t, session, "check_financial_action", refund("33.0", "killed"))
 	named := refund("33", "killed")
 	named["idempotency_key"] = keys[0]

@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -93,10 +94,7 @@ func (s *service) keys(t *testing.T) []string {
 // newServer returns a tool server of the service; change may alter its options.
 func newServer(t *testing.T, s *service, log io.Writer, change func(*Options)) *Server {
 	t.Helper()
-	c, err := client.New(client.Options{BaseURL: s.URL, APIKey: secret, Attempts: 1, MaxWait: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(client.Options{BaseURL: s.URL, APIKey: secret, Attempts: 1, MaxWait: time.Second}))(t)
 	o := Options{Client: c, HasKey: true, PolicyWrites: true, Version: "1", Logger: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&o)
@@ -108,9 +106,7 @@ func newServer(t *testing.T, s *service, log io.Writer, change func(*Options)) *
 func connect(t *testing.T, s *Server) *sdk.ClientSession {
 	t.Helper()
 	clientEnd, serverEnd := sdk.NewInMemoryTransports()
-	if _, err := s.mcp.Connect(t.Context(), serverEnd, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.mcp.Connect(t.Context(), serverEnd, nil))(t)
 	return dial(t, clientEnd)
 }
 
@@ -137,10 +133,7 @@ func callTool(t *testing.T, session *sdk.ClientSession, tool, arguments string) 
 	if err != nil {
 		t.Fatalf("%s %s: %v", tool, arguments, err)
 	}
-	structured, err := json.Marshal(r.StructuredContent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	structured := must.Get(json.Marshal(r.StructuredContent))(t)
 	var texts []string
 	for _, c := range r.Content {
 		texts = append(texts, c.(*sdk.TextContent).Text)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // bearer sends a token with every request.
@@ -71,10 +73,7 @@ func TestHTTPKeepsOthersOut(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			server := httptest.NewServer(newServer(t, s, io.Discard, nil).Handler(test.token))
 			defer server.Close()
-			r, err := http.NewRequestWithContext(t.Context(), test.method, server.URL+test.path, strings.NewReader(list))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequestWithContext(t.Context(), test.method, server.URL+test.path, strings.NewReader(list)))(t)
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Accept", "application/json, text/event-stream")
 			for name, value := range test.headers {
@@ -83,10 +82,7 @@ func TestHTTPKeepsOthersOut(t *testing.T) {
 			if host := test.headers["Host"]; host != "" {
 				r.Host = host
 			}
-			response, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.DefaultClient.Do(r))(t)
 			defer response.Body.Close() //nolint:errcheck // only read
 			body, err := io.ReadAll(response.Body)
 			if err != nil || response.StatusCode != test.status || (test.status == 200) != strings.Contains(string(body), checkAction) {

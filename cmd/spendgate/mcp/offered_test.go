@@ -9,16 +9,14 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
 // listed returns the names of the tools that a session is offered.
 func listed(t *testing.T, session *sdk.ClientSession) string {
 	t.Helper()
-	tools, err := session.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := must.Get(session.ListTools(t.Context(), nil))(t)
 	var names []string
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
@@ -94,10 +92,7 @@ func TestToolsOfAServiceThatHangs(t *testing.T) {
 	t.Parallel() // it waits for the timeout
 	s := newBlockedService(t)
 	server := newServer(t, &service{Server: s.Server}, io.Discard, func(o *Options) {
-		api, err := client.New(client.Options{BaseURL: s.URL, APIKey: secret, AttemptTimeout: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		api := must.Get(client.New(client.Options{BaseURL: s.URL, APIKey: secret, AttemptTimeout: time.Hour}))(t)
 		o.Client = api
 	})
 	if got := listed(t, connect(t, server)); got != allTools {

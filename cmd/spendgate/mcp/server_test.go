@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"spendgate/bench/must"
 )
 
 // Every argument of every tool reaches the API, digit by digit.
@@ -261,10 +263,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
 		for i, s := range []any{tool.InputSchema, tool.OutputSchema} {
-			text, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(s))(t)
 			var schema jsonschema.Schema
 			if err := json.Unmarshal(text, &schema); err != nil || schema.Type != "object" {
 				t.Fatal(err, string(text))
@@ -289,10 +288,7 @@ func TestToolsAreDescribed(t *testing.T) {
 		t.Error(names)
 	}
 	for page, form := range map[string]string{"../../../docs/use/tool-server.md": "| `%s` | `%s` | ", "../mcp.go": "%[1]s"} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(page))(t)
 		for _, tool := range new(Server).tools() {
 			if row := fmt.Sprintf(form, tool.name, tool.scope); !strings.Contains(string(text), row) {
 				t.Errorf("%s does not have %q", page, row)
@@ -312,15 +308,9 @@ func TestToolsAreDescribed(t *testing.T) {
 
 // Only the description of a check says that the action may be carried out.
 func TestOnlyAChecksAllowPermits(t *testing.T) {
-	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := must.Get(connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil))(t)
 	for _, tool := range tools.Tools {
-		text, err := json.Marshal(tool.OutputSchema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(tool.OutputSchema))(t)
 		if permits := strings.Contains(string(text), "carry out exactly this action"); permits != (tool.Name == checkAction) {
 			t.Errorf("%s permits: %v", tool.Name, permits)
 		}

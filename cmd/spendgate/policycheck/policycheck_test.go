@@ -6,16 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/cmd/spendgate/policyfile"
 )
 
 func parse(t *testing.T, file, content string) []policyfile.Policy {
 	t.Helper()
-	policies, err := policyfile.Parse(file, strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policies
+	return must.Get(policyfile.Parse(file, strings.NewReader(content)))(t)
 }
 
 func texts(found []Finding) string {
@@ -91,9 +88,7 @@ func TestLintOfWhatTheServerSaid(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"a.yaml": "a: .5\nb: .5", "b.json": "{,", "c.yaml": "name: c"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	policies, err := policyfile.Read(dir, nil)
 	found, other := Unreadable(err)

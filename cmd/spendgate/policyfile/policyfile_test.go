@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 func bodies(t *testing.T, content string) []string {
@@ -171,13 +173,9 @@ func TestFolder(t *testing.T) {
 	for name, content := range map[string]string{
 		"b.yaml": "name: b", "a.json": `{"name": "a"}`, "c.yml": "name: c", "README.md": "no policy", "d.txt": "x",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o700))
 	policies, err := Read(dir, nil)
 	if err != nil || len(policies) != 3 || policies[0].Source != filepath.Join(dir, "a.json") || string(policies[2].Body) != `{"name":"c"}` {
 		t.Errorf("%v %v", policies, err)
@@ -188,9 +186,7 @@ func TestFolder(t *testing.T) {
 	if _, err := Read(filepath.Join(dir, "none"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "z.yaml"), []byte("a: ["), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "z.yaml"), []byte("a: ["), 0o600))
 	policies, err = Read(dir, nil)
 	if err == nil || !strings.Contains(err.Error(), "z.yaml") || len(policies) != 3 {
 		t.Error(policies, err)
@@ -209,10 +205,7 @@ func TestLines(t *testing.T) {
 		},
 		"a: &a {b: 1}\nc: *a\n": {"a.b": 1, "c": 2, "c.b": 1},
 	} {
-		policies, err := Read("-", strings.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		policies := must.Get(Read("-", strings.NewReader(content)))(t)
 		for path, line := range want {
 			if got := policies[len(policies)-1].Line(path); got != line {
 				t.Errorf("%q: %q is in line %d, want %d", content, path, got, line)

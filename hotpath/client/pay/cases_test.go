@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -150,19 +151,12 @@ func (p *player) compare(e *exchange, r *http.Request, got object) {
 
 func amountOf(t *testing.T, text string) client.Amount {
 	t.Helper()
-	amount, err := client.ParseAmount(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return amount
+	return must.Get(client.ParseAmount(text))(t)
 }
 
 func encode(t *testing.T, v any) string {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	return string(text)
 }
 
@@ -243,14 +237,9 @@ func change(body, by object) {
 
 // TestCases plays the guards' shared cases.
 func TestCases(t *testing.T) {
-	text, err := os.ReadFile("../../../deploy/clients/guard-cases.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../deploy/clients/guard-cases.json"))(t)
 	file := new(casesFile)
-	if err := json.Unmarshal(text, file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, file))
 	for _, c := range file.Cases {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,16 +263,12 @@ func TestCases(t *testing.T) {
 // play makes a call and compares how it ends.
 func (p *player) play(g *Guard, c called) {
 	p.nonce, p.left, p.action = "", c.Exchanges, object{}
-	if err := json.Unmarshal(p.file.Action, &p.action); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, json.Unmarshal(p.file.Action, &p.action))
 	p.action["payment_key"] = p.file.PaymentKey
 	maps.Copy(p.action, c.With)
 	var a client.Action
 	p.action["amount"] = amountOf(p.t, p.action["amount"].(string))
-	if err := json.NewDecoder(bytes.NewReader([]byte(encode(p.t, p.action)))).Decode(&a); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, json.NewDecoder(bytes.NewReader([]byte(encode(p.t, p.action)))).Decode(&a))
 	o := c.Options
 	a.AgainAfterHours, a.Replace, a.TakeOverWithinHours = o.Again, o.Replace, o.Hours
 	ran := ""
@@ -314,9 +299,7 @@ func (c *called) end(t *testing.T) End {
 		reference = c.Body.Return
 	}
 	if c.Body.Reference != nil {
-		if err := json.Unmarshal(c.Body.Reference, &reference); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(c.Body.Reference, &reference))
 		reference = strings.ReplaceAll(reference, "\uFFFD", "\xed\xa0\x80") // half of a surrogate pair
 	}
 	told := c.Options.FailedIf

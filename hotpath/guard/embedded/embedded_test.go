@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"spendgate/bench/must"
 )
 
 // A laptop sleeps, or its clock is set: the server's time is the time of the wall
@@ -18,26 +20,17 @@ import (
 // back, which could end a window early (F47).
 func TestClockFollowsTheWall(t *testing.T) {
 	var stepped atomic.Int64
-	r, err := start(func() time.Time { return time.Now().Add(time.Duration(stepped.Load())) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(start(func() time.Time { return time.Now().Add(time.Duration(stepped.Load())) }))(t)
 	defer r.Close()
 	o := r.Options()
 	client := redis.NewUniversalClient(&o)
 	defer client.Close() //nolint:errcheck // nothing to lose
 	clock := func() time.Time {
 		t.Helper()
-		now, err := client.Time(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return now
+		return must.Get(client.Time(t.Context()).Result())(t)
 	}
 	for name, life := range map[string]time.Duration{"short": 5 * time.Minute, "long": time.Hour} {
-		if err := client.Set(t.Context(), name, "", life).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.Set(t.Context(), name, "", life).Err())
 	}
 
 	// The clock's step counts at once, before the next tick: a claim made now lives from now on.
@@ -80,10 +73,7 @@ func TestClockFollowsTheWall(t *testing.T) {
 // Nobody outside the process reaches the server. The connections within it carry
 // a pipeline that is larger than any buffer between its ends.
 func TestOnlyThisProcess(t *testing.T) {
-	r, err := Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Start())(t)
 	defer r.Close()
 	if addr := r.server.Server().Addr(); addr != nil {
 		t.Errorf("listens on %s", addr)
@@ -103,10 +93,7 @@ func TestOnlyThisProcess(t *testing.T) {
 // A pool dials in the background, also while the server is closed and after that.
 func TestDialBesideClose(t *testing.T) {
 	for range 20 {
-		r, err := Start()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(Start())(t)
 		var dialling sync.WaitGroup
 		dial := func() error {
 			c, err := r.dial(t.Context(), "", "")

@@ -7,20 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/httpapi/apitest"
 )
 
 // A status, header or body that is not as declared is found, also behind references and after a
 // correct response.
 func TestCheckResponse(t *testing.T) {
-	text, err := os.ReadFile("../openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := apitest.Load(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../openapi.yaml"))(t)
+	doc := must.Get(apitest.Load(text))(t)
 	const check = `{"check_id":"chk_0123456789abcdef0123456789abcdef","decision":"allow","confidence":"high","reason_code":null,` +
 		`"message":"fine","violated_rule_id":null,"violated_rule_description":null,"policy_version":2,"next_step":"Proceed.",` +
 		`"latency_ms":1,"timestamp":"2026-01-02T03:04:05.600Z"}`

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // replying has a server answer one connection with says, whatever it receives; heard returns what
@@ -52,10 +54,7 @@ func TestDial(t *testing.T) {
 		"no such database": {Server{DB: 99}, "-ERR DB index is out of range\r\n" + ok, "", "cannot select database 99: ERR DB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			heard := replying(t, l, test.says)
 			test.server.Addr = l.Addr().String()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -88,10 +87,7 @@ func TestDialTLS(t *testing.T) {
 		roots *x509.CertPool
 		works bool
 	}{"known": {known, true}, "unknown": {x509.NewCertPool(), false}} {
-		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: https.TLS.Certificates}))(t)
 		replying(t, l, "+OK\r\n")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // serve answers whatever is sent with fixed bytes, in chunks of n.
@@ -96,9 +98,7 @@ func TestReplies(t *testing.T) {
 		"*2\r\n:300000\r\n:-1\r\n-READONLY You can't write\r\n*-1\r\n$40960\r\n" + long + "\r\n*0\r\n"
 	for _, n := range []int{1, 7, len(all)} {
 		p := batch(11)
-		if err := serve(t, all, n).Run(p, time.Now().Add(5*time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, serve(t, all, n).Run(p, time.Now().Add(5*time.Second)))
 		for i, want := range map[Index]string{0: "OK", 1: "a\r\nbc", 2: "", 3: "", 8: "", 9: long} {
 			if got, err := p.Reply(i).Text(); err != nil || string(got) != want {
 				t.Errorf("reply %d: %q, %v", i, got, err)
@@ -127,9 +127,7 @@ func TestReplies(t *testing.T) {
 // expected.
 func TestUnexpectedReplies(t *testing.T) {
 	p := batch(4)
-	if err := serve(t, "+a\r\n:1\r\n-ERR no\r\n*1\r\n:1\r\n", 64).Run(p, time.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serve(t, "+a\r\n:1\r\n-ERR no\r\n*1\r\n:1\r\n", 64).Run(p, time.Now().Add(time.Second)))
 	for i := range Index(4) {
 		r := p.Reply(i)
 		_, textErr := r.Text()
@@ -225,9 +223,7 @@ func TestNothingIsAllocated(t *testing.T) {
 		p.Int(17)
 		p.Command("GET")
 		p.Text("m:{0}")
-		if err := c.Run(&p, time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Run(&p, time.Now().Add(time.Second)))
 		if held, err := p.Reply(set).Text(); err != nil || held != nil {
 			t.Fatalf("%q, %v", held, err)
 		}
@@ -254,9 +250,7 @@ func FuzzReplies(f *testing.F) {
 func TestRefused(t *testing.T) {
 	c := serve(t, "+OK\r\n-READONLY You can't write against a read only replica.\r\n$8\r\nREADONLY\r\n", 100)
 	p := batch(3)
-	if err := c.Run(p, time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Run(p, time.Now().Add(time.Minute)))
 	if !p.Refused("READONLY") || p.Refused("OK") || p.Refused("MOVED") {
 		t.Error("READONLY was refused, and nothing else")
 	}

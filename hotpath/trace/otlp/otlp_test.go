@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath/trace"
 )
 
@@ -96,11 +97,7 @@ func newTracer(t *testing.T, to Collector) *Tracer {
 	if to.Timeout == 0 {
 		to.Timeout = time.Second
 	}
-	tracer, err := New(t.Context(), to, "1.2.3", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tracer
+	return must.Get(New(t.Context(), to, "1.2.3", slog.New(slog.DiscardHandler)))(t)
 }
 
 var start = time.Date(2026, 11, 20, 10, 11, 12, 345678901, time.UTC)
@@ -130,9 +127,7 @@ func TestSpansOfARequest(t *testing.T) {
 		if id := tracer.Record(aRecord(sampled)); id.String() != callersTrace {
 			t.Errorf("the trace is %s", id)
 		}
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tracer.Close(t.Context()))
 		spans, resource := c.spans(t)
 		if len(spans) != 3 || c.headers[0].Get("X-Token") != "abc" || c.headers[0].Get("Content-Type") != "application/x-protobuf" {
 			t.Fatalf("%d spans, %v", len(spans), c.headers)
@@ -207,9 +202,7 @@ func TestSampling(t *testing.T) {
 		if follows := len(test.parent) == len(sampled); id == (trace.ID{}) || (id.String() == callersTrace) != follows {
 			t.Errorf("%+v: the trace is %s", test, id)
 		}
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tracer.Close(t.Context()))
 		spans, _ := c.spans(t)
 		if (len(spans) > 0) != test.sent {
 			t.Errorf("%+v: %d spans", test, len(spans))
@@ -232,9 +225,7 @@ func TestRootOfATrace(t *testing.T) {
 	r := aRecord("")
 	r.Check.Decision.Reason, r.Status, r.Code = spend.ReasonNone, 422, "validation_error"
 	tracer.Record(r)
-	if err := tracer.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tracer.Close(t.Context()))
 	spans, _ := c.spans(t)
 	for _, s := range spans {
 		if s.GetKind() != tracepb.Span_SPAN_KIND_SERVER {
