@@ -105,15 +105,21 @@ func TestExamplesAreExecuted(t *testing.T) {
 	}
 }
 
-// TestPagesAreShort bounds the length of each page, in KB.
+// TestPagesAreShort bounds the length of each page, and of all together, in KB.
 func TestPagesAreShort(t *testing.T) {
 	other := map[string]int{
 		"README.md": 12, runbook: 41, "docs/reference/contract.md": 73, "docs/audit/format.md": 35, "docs/internals/protocol.md": 29,
 	}
+	const together = 520
+	all := 0
 	for _, page := range pages(t) {
-		if size, most := len(readPage(t, page)), cmp.Or(other[page], 18); size > most<<10 {
+		size, most := len(readPage(t, page)), cmp.Or(other[page], 18)
+		if all += size; size > most<<10 {
 			t.Errorf("%s has %d bytes, more than %d KB: say less, or divide it by what people ask", page, size, most)
 		}
+	}
+	if all > together<<10 {
+		t.Errorf("the pages have %d bytes, more than %d KB: say each fact once", all, together)
 	}
 }
 
