@@ -53,7 +53,13 @@ func pages(t *testing.T) []string {
 	return found
 }
 
-// blocksOf returns the fenced blocks of a page in order.
+// linked is a line that has a file of examples as a block, whose output follows.
+var linked = regexp.MustCompile(`^\[[^\]]+\]\(([^)]+/examples/[^)]+)\) prints:$`)
+
+// languages are those of files, as fenced blocks name them.
+var languages = map[string]string{".go": "go", ".py": "python", ".mts": "ts"}
+
+// blocksOf returns the fenced blocks of a page in order, and the examples that it links.
 func blocksOf(t *testing.T, page string) []block {
 	t.Helper()
 	var blocks []block
@@ -69,6 +75,10 @@ func blocksOf(t *testing.T, page string) []block {
 			open, adjacent = nil, true
 		case open != nil:
 			open.text += line + "\n"
+		case linked.MatchString(line):
+			file := filepath.Join(filepath.Dir(page), linked.FindStringSubmatch(line)[1])
+			blocks = append(blocks, block{page: page, line: i + 1, language: languages[filepath.Ext(file)], text: readPage(t, file)})
+			adjacent = true
 		case strings.TrimSpace(line) != "":
 			adjacent = false
 		}
