@@ -55,6 +55,9 @@ func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.
 		v := a.catalog.view()
 		completes, replayed, err := a.mayReleaseFreeze(v, access, f)
 		if err != nil || replayed {
+			if replayed { // the first request may not have raised the generation yet
+				err = a.guard.RaiseGeneration(ctx)
+			}
 			return a.viewFreeze(f), replayed, err
 		}
 		err = a.store.ReleaseFreeze(stored, by, audit.FreezeRelease{Freeze: f, Keys: v.number, Note: note, Name: name, Completes: completes})

@@ -113,7 +113,7 @@ func TestNothingPassesAFreeze(t *testing.T) {
 	})
 }
 
-// S87: a repeated request brings a freeze into force whose first request was recorded, and got no further.
+// S87: a repeated request brings a freeze, or a release, into force whose first request was recorded, and got no further.
 func TestRepeatedFreeze(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		replayed := keyed(refundOf(t, "10", "before"), "replayed")
@@ -137,6 +137,24 @@ func TestRepeatedFreeze(t *testing.T) {
 		for node := range 2 {
 			if o := f.check(node, replayed); !isFrozen(o.err) {
 				t.Errorf("a replay: %v", o)
+			}
+		}
+		frozen, err := f.store.Freeze(t.Context(), first.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, err := f.store.ConfigChanges(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = f.store.ReleaseFreeze(t.Context(), by, audit.FreezeRelease{Freeze: frozen, Keys: changes.Generation, Note: "mended", Completes: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.thaw(0, frozen)
+		for node := range 2 {
+			if o := f.check(node, replayed); o.err != nil {
+				t.Errorf("after a repeated release: %v", o)
 			}
 		}
 	})

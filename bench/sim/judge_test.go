@@ -55,6 +55,7 @@ func (f *simulation) judge(t *testing.T) {
 	f.judgeOutcomes(fail)
 	f.judgeRedemptions(fail, byID)
 	f.judgePayments(fail)
+	f.judgeFreezes(fail)
 	f.judgeApprovals(fail)
 }
 
@@ -69,7 +70,7 @@ func (f *simulation) releasedBefore() func(earlier, c *spend.Check) bool {
 	for i, e := range f.record.events {
 		if c := e.check; c != nil {
 			place[c.ID], askedBy[c.ID] = i, c.Action.ApprovalID
-			if c.Decision.Reason != spend.ReasonDuplicate {
+			if c.Decision.Reason != spend.ReasonDuplicate && c.Decision.Reason != spend.ReasonFrozen {
 				passes[c.Fingerprint] = append(passes[c.Fingerprint], c.ID)
 			}
 		}

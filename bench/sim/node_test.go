@@ -231,20 +231,56 @@ func (s *flaky) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 	return called(ctx, s, func() ([]*audit.Approval, error) { return s.store.Approvals(ctx, ids) })
 }
 
-// Decide fails before and after the decision.
 func (s *flaky) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
 	return called(ctx, s, func() (map[string]audit.Party, error) { return s.store.Parties(ctx, keyIDs) })
 }
 
-func (s *flaky) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (audit.ApprovalDecisionResult, error) {
+func (s *flaky) SignInBegins(ctx context.Context) (time.Time, error) {
+	return called(ctx, s, func() (time.Time, error) { return s.store.SignInBegins(ctx) })
+}
+
+func (s *flaky) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) {
+	return called(ctx, s, func() (*audit.Freeze, error) { return s.store.Freeze(ctx, id) })
+}
+
+func (s *flaky) FreezeReach(ctx context.Context, scope audit.FreezeScope, since time.Time) ([]audit.FreezeReach, error) {
+	return called(ctx, s, func() ([]audit.FreezeReach, error) { return s.store.FreezeReach(ctx, scope, since) })
+}
+
+// unanswered does what may fail before and after it.
+func (s *flaky) unanswered(ctx context.Context, do func() error) error {
 	if err := s.call(ctx); err != nil {
-		return "", err
+		return err
 	}
-	outcome, err := s.store.Decide(ctx, d)
+	err := do()
 	if _, fails, _ := s.draw(); fails {
-		return "", fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
+		return fmt.Errorf("%w: %w", audit.ErrUnknown, errFault)
 	}
-	return outcome, err
+	return err
+}
+
+func (s *flaky) CreateFreeze(ctx context.Context, by audit.Actor, n audit.NewFreeze) (f *audit.Freeze, replayed bool, err error) {
+	err = s.unanswered(ctx, func() (err error) {
+		f, replayed, err = s.store.CreateFreeze(ctx, by, n)
+		return err
+	})
+	return f, replayed, err
+}
+
+func (s *flaky) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
+	return s.unanswered(ctx, func() error { return s.store.ReleaseFreeze(ctx, by, r) })
+}
+
+func (s *flaky) EndFreeze(ctx context.Context, f *audit.Freeze) error {
+	return s.unanswered(ctx, func() error { return s.store.EndFreeze(ctx, f) })
+}
+
+func (s *flaky) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
+	err = s.unanswered(ctx, func() (err error) {
+		result, err = s.store.Decide(ctx, d)
+		return err
+	})
+	return result, err
 }
 
 func (s *flaky) Deployment(ctx context.Context) (spend.ID, error) {

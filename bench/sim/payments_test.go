@@ -20,10 +20,12 @@ type payer struct {
 
 // paid is a request for a payment and the answer that its caller got.
 type paid struct {
-	nonce  string
-	answer hotpath.Answer
-	err    error
-	lost   bool // the node died before it answered
+	nonce        string
+	action       spend.Action
+	began, ended time.Time
+	answer       hotpath.Answer
+	err          error
+	lost         bool // the node died before it answered
 }
 
 // newPayer makes the key that pays.
@@ -64,7 +66,7 @@ func (f *simulation) pay(r *rand.Rand, asked hotpath.PaymentRequest) (p *paid) {
 		a := spend.Action{AgentID: "payer", PolicyID: "long", Type: spend.Refund, Amount: amount, Currency: "USD", Counterparty: asked.Key}
 		request := hotpath.Request{Caller: f.payer.caller, ID: "req_000000000000", Started: time.Now(), Payment: &again}
 		answer, _, err := n.Check(context.Background(), request, &a)
-		p = &paid{asked.Nonce, answer, err, n.store.isDead()}
+		p = &paid{asked.Nonce, a, request.Started, time.Now(), answer, err, n.store.isDead()}
 		f.mu.Lock()
 		f.paid = append(f.paid, p)
 		f.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 // record is what the store's file has in the end.
 type record struct {
 	events   []event        // in the order of their commits
+	all      []event        // the same, with those of payments
 	checks   []*spend.Check // in the order of their commits
 	byID     map[spend.ID]*spend.Check
 	outcomes map[spend.ID][]*spend.Outcome // by check
@@ -84,6 +85,7 @@ func (f *simulation) read(t *testing.T) *record {
 			r.rules[p.PolicyID] = append(r.rules[p.PolicyID], p.Rules)
 		}
 	}
+	r.all = slices.Clone(r.events)
 	r.events = slices.DeleteFunc(r.events, func(e event) bool { // payments have rules of their own
 		return e.check != nil && e.check.Payment != nil || e.outcome != nil && e.outcome.Payment.Of != nil
 	})

@@ -114,6 +114,9 @@ func (f *simulation) redeem(r *rand.Rand, c *spend.Check, by string) {
 
 // redeemAt redeems a check at a node, without reading it first where the node can.
 func (f *simulation) redeemAt(n *simNode, r hotpath.Request, c *spend.Check, asked hotpath.Redemption) (*spend.Outcome, bool, error) {
+	if _, _, err := n.Admit(context.Background(), f.payer.caller, spend.ChecksRedeem, false); err != nil { // as any gateway is
+		return nil, false, err
+	}
 	if o, err := n.RedeemUnread(context.Background(), r, c.ID, asked); o != nil || err != nil {
 		return o, false, err
 	}
@@ -159,7 +162,7 @@ func (f *simulation) judgeRedemptions(fail func(string, ...any), byID map[spend.
 	}
 	fresh := make(map[spend.ID]bool)
 	for _, r := range f.redeemed {
-		if r.lost || errors.Is(r.err, hotpath.ErrUnavailable) || errors.Is(r.err, hotpath.ErrOverloaded) {
+		if r.lost || errors.Is(r.err, hotpath.ErrUnavailable) || errors.Is(r.err, hotpath.ErrOverloaded) || isFrozen(r.err) {
 			continue
 		}
 		c := all[r.check.ID]

@@ -87,6 +87,7 @@ type simulation struct {
 	decided []*decided
 
 	redeemed []*redeemed
+	frozen   []*frozen
 	payer    payer
 	paid     []*paid
 	pending  sync.WaitGroup
@@ -264,7 +265,7 @@ func (f *simulation) round() {
 		})
 	}
 	f.purchases()
-	reporters, people, gateways, payers := f.source(), f.source(), f.source(), f.source()
+	reporters, people, gateways, payers, wardens := f.source(), f.source(), f.source(), f.source(), f.source()
 	f.pending.Go(func() { f.settleOne(reporters) })
 	f.pending.Go(func() { f.redeemOne(gateways) })
 	f.pending.Go(func() { f.askPeople(people) })
@@ -272,6 +273,9 @@ func (f *simulation) round() {
 	granters, editors := f.source(), f.source()
 	f.pending.Go(func() { f.grantSome(granters) })
 	f.pending.Go(func() { f.changeStaff(editors) })
+	if wardens.IntN(2) == 0 {
+		f.pending.Go(func() { f.freezeOne(wardens) })
+	}
 	for range f.rand.IntN(3) {
 		f.inject(time.Duration(f.rand.Int64N(int64(1800 * time.Millisecond))))
 	}
@@ -378,5 +382,5 @@ func allowedError(err error) bool {
 	if _, refused := errors.AsType[*audit.ApprovalError](err); refused {
 		return true
 	}
-	return errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited) || errors.Is(err, hotpath.ErrOverloaded)
+	return isFrozen(err) || errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited) || errors.Is(err, hotpath.ErrOverloaded)
 }

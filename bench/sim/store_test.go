@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -169,6 +170,37 @@ func (s *store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 
 func (s *store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	return s.change(func() error { return s.Store.CreateKey(ctx, by, k) })
+}
+
+func (s *store) CreateFreeze(ctx context.Context, by audit.Actor, n audit.NewFreeze) (f *audit.Freeze, replayed bool, err error) {
+	err = s.change(func() (recorded bool, err error) {
+		f, replayed, err = s.Store.CreateFreeze(ctx, by, n)
+		return !replayed, err
+	})
+	return f, replayed, err
+}
+
+// ReleaseFreeze records two changes of an admin.
+func (s *store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
+	return s.change(func() (bool, error) {
+		err := s.Store.ReleaseFreeze(ctx, by, r)
+		if err == nil {
+			s.note(event{change: new(audit.Change)})
+		}
+		return true, err
+	})
+}
+
+func (s *store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
+	return s.change(func() (bool, error) {
+		before, err := s.Store.Freeze(ctx, f.ID)
+		if err != nil {
+			return false, err
+		}
+		err = s.Store.EndFreeze(ctx, f)
+		after, failed := s.Store.Freeze(ctx, f.ID)
+		return before.Status != after.Status, errors.Join(err, failed)
+	})
 }
 
 func (s *store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {
