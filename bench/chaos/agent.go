@@ -231,11 +231,18 @@ func (a *agent) repeat() {
 
 // contest sends the action that other agents send at the same time.
 func (a *agent) contest() {
-	slot := int(a.rec.now() / (300 * time.Millisecond))
+	slot := int(a.rec.now() / contestTime)
 	a.insist(fleet.Action{
 		AgentID: "contest", PolicyID: a.w.policies[slot%len(a.w.policies)], ActionType: "credit", Amount: "50", Currency: "USD",
-		Counterparty: fmt.Sprintf("contested-%d", slot),
+		Counterparty: contested(a.rec, 0),
 	})
+}
+
+const contestTime = 300 * time.Millisecond
+
+// contested is whom agents contest for, as many contests from now.
+func contested(rec *recorder, later int) string {
+	return fmt.Sprint("contested-", int(rec.now()/contestTime)+later)
 }
 
 // simulate simulates a known and a new action; the new one is sent afterwards and

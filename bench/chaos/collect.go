@@ -61,6 +61,9 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Payments, err = query(ctx, s, paymentsSQL, pgx.RowToStructByPos[judge.PaymentStep]); err != nil {
 		return err
 	}
+	if h.Freezes, err = query(ctx, s, freezesSQL, pgx.RowToStructByPos[judge.FreezeStep]); err != nil {
+		return err
+	}
 	h.Decisions, err = query(ctx, s,
 		"SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')",
 		pgx.RowToStructByPos[judge.ApprovalDecision])
@@ -96,7 +99,7 @@ const (
 	claimed_ms, policy_id, policy_version, latency_ms, ` + decision + `, ` + confidence + `, reason_code, message, rule_id, rule_description,
 	next_step, key_id, ` + actionType + `, agent_id, amount::text, currency, counterparty, payment_method, merchant_or_vendor,
 	reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''), coalesce((approval::jsonb->>'required')::int, 0),
-	ARRAY(SELECT f->>'group' FROM jsonb_array_elements(approval::jsonb->'from') AS f)
+	ARRAY(SELECT f->>'group' FROM jsonb_array_elements(approval::jsonb->'from') AS f), ` + committed + `
 	FROM checks WHERE payment IS NULL ORDER BY check_id`
 
 	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
@@ -105,23 +108,29 @@ const (
 	WHERE number > 0 AND payment IS NULL ORDER BY check_id, number`
 
 	redemptionsSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),
-	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id
+	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint, step, status = 'd', key_id, ` + committed + `
 	FROM outcomes WHERE number = 0 AND payment IS NULL ORDER BY check_id, step`
 
 	paymentsSQL = `SELECT payment::jsonb->>'key' AS payment, (payment::jsonb->>'version')::bigint AS version,
-	'chk_' || replace(check_id::text, '-', ''), '', ('x' || left(replace(check_id::text, '-', ''), 12))::bit(48)::bigint, '', false
+	'chk_' || replace(check_id::text, '-', ''), '', ('x' || left(replace(check_id::text, '-', ''), 12))::bit(48)::bigint, '', false,
+	decision = 'a', ` + committed + `
 	FROM checks WHERE payment IS NOT NULL
 	UNION ALL SELECT s->>'key', (s->>'version')::bigint, 'chk_' || replace(check_id::text, '-', ''), replace(outcome_id::text, '-', ''),
 	('x' || left(replace(outcome_id::text, '-', ''), 12))::bit(48)::bigint,
 	'{"r": "redeemed", "t": "taken_over", "x": "executed", "f": "failed", "v": "voided"}'::jsonb->>status::text,
-	status IN ('f', 'v') AND release = 'd'
+	status IN ('f', 'v') AND release = 'd', status IN ('r', 't'), ` + committed + `
 	FROM outcomes, jsonb_array_elements(payment::jsonb->'of') AS s WHERE payment IS NOT NULL
 	ORDER BY payment, version`
+
+	freezesSQL = `SELECT subject, kind, details::jsonb->'scope', coalesce((details::jsonb->>'until_ms')::bigint, 0), ` + committed + `
+	FROM changes WHERE kind IN ('freeze.created', 'freeze.released', 'freeze.ended') ORDER BY seq`
 
 	violationsSQL = `SELECT 'chk_' || replace(id::text, '-', ''), policy_id, policy_version, latency_ms, ` + actionType + `, ` + decision + `,
 	` + confidence + `, amount::text, currency, agent_id, counterparty, rule_id, rule_description
 	FROM violations WHERE policy_id <> '` + paid + `' ORDER BY id`
 
+	// committed is in microseconds. A row that was changed since has the time of the change.
+	committed  = `(extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1e6)::bigint`
 	decision   = `'{"a": "allow", "b": "block", "e": "escalate"}'::jsonb->>decision::text`
 	confidence = `'{"l": "low", "m": "medium", "h": "high"}'::jsonb->>confidence::text`
 	actionType = `'{"r": "refund", "c": "credit", "d": "discount", "s": "spend"}'::jsonb->>action_type::text`

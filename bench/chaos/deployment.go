@@ -34,7 +34,7 @@ func startDeployment(ctx context.Context, binary string) (*deployment, error) {
 	}
 	settings := fleet.Settings{"TRUSTED_PROXIES": "127.0.0.1/32"}
 	maps.Copy(settings, signed(dir))
-	f, err := fleet.Start(ctx, fleet.Options{Binary: binary, Settings: settings})
+	f, err := fleet.Start(ctx, fleet.Options{Binary: binary, Settings: settings, Postgres: []string{"track_commit_timestamp=on"}})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

@@ -15,6 +15,14 @@ import (
 // paid is the policy of payments.
 const paid = "paid"
 
+// shop is the principal of payers.
+const shop = "shop"
+
+// ordered is what payers pay, as many orders from now.
+func ordered(rec *recorder, later int) string {
+	return fmt.Sprint("order-", int(rec.now()/(700*time.Millisecond))+later)
+}
+
 // newPayers makes keys of one principal that redeem.
 func (w *workload) newPayers() error {
 	for range 2 {
@@ -23,10 +31,11 @@ func (w *workload) newPayers() error {
 			return err
 		}
 		admin := w.deployment.Nodes[0].Admin(w.deployment.AdminKey)
-		answer, err := admin.PatchKey(context.Background(), k.id, map[string]any{"principal": "shop"})
+		answer, err := admin.PatchKey(context.Background(), k.id, map[string]any{"principal": shop})
 		if err != nil || answer.Status != http.StatusOK {
 			return fmt.Errorf("cannot name the principal of a key: %s, %w", answer, err)
 		}
+		w.rec.addPrincipal(k.id, shop)
 		w.payers = append(w.payers, k)
 	}
 	return nil
@@ -35,7 +44,7 @@ func (w *workload) newPayers() error {
 // pay asks for the payment that other agents ask for at the same time, from several sides: each call with a nonce of its own, some
 // to take over. Whoever proceeds reports, or has died.
 func (a *agent) pay() {
-	order := fmt.Sprint("order-", int(a.rec.now()/(700*time.Millisecond)))
+	order := ordered(a.rec, 0)
 	body := map[string]any{
 		"agent_id": "payer", "policy_id": paid, "action_type": "refund", "amount": 10, "currency": "USD", "counterparty": order,
 		"payment_key": order,

@@ -46,6 +46,17 @@ func (r *recorder) addKey(k judge.Key) {
 	r.history.Keys = append(r.history.Keys, k)
 }
 
+// addPrincipal notes who is behind a key.
+func (r *recorder) addPrincipal(id, principal string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.history.Keys {
+		if k := &r.history.Keys[i]; k.ID == id {
+			k.Principal = principal
+		}
+	}
+}
+
 // watchMachine records a fault when this process, and so probably the whole machine, was not
 // scheduled: then no answer could be in time.
 func (r *recorder) watchMachine(ctx context.Context) {
@@ -111,7 +122,7 @@ func (s *sender) send(l outgoing) fleet.Answer {
 	} else {
 		c.Base, op.Via = s.deployment.balancer.API, judge.Balancer
 	}
-	if l.kind == judge.Patch {
+	if l.kind == judge.Patch || l.kind == judge.Freeze || l.kind == judge.Thaw {
 		c.AdminKey = s.deployment.AdminKey
 	}
 	if l.fresh {

@@ -84,7 +84,7 @@ func cut(s string) string {
 // summary returns a few lines about a round.
 func summary(h *judge.History) string {
 	statuses, faults := make(map[int]int), make(map[string]int)
-	passed := 0
+	passed, frozen, freezes := 0, 0, 0
 	for _, o := range h.Ops {
 		statuses[o.Status]++
 	}
@@ -94,6 +94,14 @@ func summary(h *judge.History) string {
 	for _, r := range h.Rows {
 		if r.ClaimedMS != nil {
 			passed++
+		}
+		if r.ReasonCode != nil && *r.ReasonCode == "frozen" {
+			frozen++
+		}
+	}
+	for _, s := range h.Freezes {
+		if s.Kind == "freeze.created" {
+			freezes++
 		}
 	}
 	var text strings.Builder
@@ -108,8 +116,8 @@ func summary(h *judge.History) string {
 		}
 		fmt.Fprintf(&text, "%s: %d", name, statuses[status])
 	}
-	fmt.Fprintf(&text, "); %d checks recorded, %d passed the guard; %d versions of payments; %d policy versions\nfaults:",
-		len(h.Rows), passed, len(h.Payments), len(h.Policies))
+	fmt.Fprintf(&text, "); %d checks recorded, %d passed the guard, %d blocked by %d freezes; %d versions of payments; %d policy versions\nfaults:",
+		len(h.Rows), passed, frozen, freezes, len(h.Payments), len(h.Policies))
 	for i, f := range slices.SortedFunc(slices.Values(h.Faults), func(a, b judge.Fault) int { return cmp.Compare(a.From, b.From) }) {
 		if i > 0 {
 			text.WriteString(";")

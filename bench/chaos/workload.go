@@ -28,6 +28,7 @@ type workload struct {
 	agents     []*agent
 	editor     *editor
 	admin      *admin
+	warden     *warden
 	limited    []apiKey
 	executor   apiKey
 	approvers  []apiKey
@@ -50,8 +51,8 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 		a := member(fmt.Sprintf("agent-%d", i))
 		w.agents = append(w.agents, a)
 	}
-	w.editor, w.admin = &editor{agent: member("editor")}, &admin{agent: member("administrator")}
-	for _, a := range append(w.agents, w.editor.agent, w.admin.agent) {
+	w.editor, w.admin, w.warden = &editor{agent: member("editor")}, &admin{agent: member("administrator")}, &warden{member("warden")}
+	for _, a := range append(w.agents, w.editor.agent, w.admin.agent, w.warden.agent) {
 		var err error
 		if a.key, err = w.newKey(plenty, ""); err != nil {
 			return nil, err
@@ -121,6 +122,7 @@ func (w *workload) run(going context.Context) {
 	}
 	working.Go(w.editor.run)
 	working.Go(w.admin.run)
+	working.Go(w.warden.run)
 	<-going.Done()
 	late := time.AfterFunc(finishIn, end)
 	defer late.Stop()
@@ -128,7 +130,7 @@ func (w *workload) run(going context.Context) {
 }
 
 func (w *workload) close() {
-	for _, a := range append(w.agents, w.editor.agent, w.admin.agent) {
+	for _, a := range append(w.agents, w.editor.agent, w.admin.agent, w.warden.agent) {
 		a.close()
 	}
 }

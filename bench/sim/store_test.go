@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -173,34 +172,19 @@ func (s *store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 }
 
 func (s *store) CreateFreeze(ctx context.Context, by audit.Actor, n audit.NewFreeze) (f *audit.Freeze, replayed bool, err error) {
-	err = s.change(func() (recorded bool, err error) {
+	err = s.change(func() (err error) {
 		f, replayed, err = s.Store.CreateFreeze(ctx, by, n)
-		return !replayed, err
+		return err
 	})
 	return f, replayed, err
 }
 
-// ReleaseFreeze records two changes of an admin.
 func (s *store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
-	return s.change(func() (bool, error) {
-		err := s.Store.ReleaseFreeze(ctx, by, r)
-		if err == nil {
-			s.note(event{change: new(audit.Change)})
-		}
-		return true, err
-	})
+	return s.change(func() error { return s.Store.ReleaseFreeze(ctx, by, r) })
 }
 
 func (s *store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
-	return s.change(func() (bool, error) {
-		before, err := s.Store.Freeze(ctx, f.ID)
-		if err != nil {
-			return false, err
-		}
-		err = s.Store.EndFreeze(ctx, f)
-		after, failed := s.Store.Freeze(ctx, f.ID)
-		return before.Status != after.Status, errors.Join(err, failed)
-	})
+	return s.change(func() error { return s.Store.EndFreeze(ctx, f) })
 }
 
 func (s *store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (result audit.ApprovalDecisionResult, err error) {

@@ -133,7 +133,7 @@ func (e *evidence) approvalsAreTold() {
 	}
 	for _, c := range e.checks {
 		id := c.request.ApprovalID
-		if c.Status != 409 || c.code() == stoppedCode {
+		if c.Status != 409 || c.code() == stoppedCode || c.code() == frozenCode {
 			continue
 		}
 		asked := e.asking(id)

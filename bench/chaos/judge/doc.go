@@ -16,6 +16,8 @@
 //	G12  no budget exceeded, by rows or by answers; counters equal to the rows; what is told of an exceeded
 //	     budget true at some moment of its request
 //	G16  one check of a payment redeemed without having been given back, and one nonce told to proceed
+//	G17  what a freeze covers is neither allowed, redeemed nor taken over until its end, and nothing else is stopped; nor is what
+//	     a key was allowed before its deactivation
 //
 // Where a client cannot know what happened (an answer was lost, a change is in
 // flight, a window is about to end) every possibility is allowed: every finding

@@ -66,9 +66,9 @@ func (e *evidence) duplicatesAreOf() {
 	for i := range e.Rows {
 		r := &e.Rows[i]
 		id, duplicate := r.duplicateOf()
-		if (duplicate || r.exceeded()) == r.passed() {
-			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t), as a duplicate (%t) and as exceeded (%t)", r.CheckID, r.passed(), duplicate,
-				r.exceeded()), r)
+		if (duplicate || r.exceeded() || r.frozen()) == r.passed() {
+			e.findRow("G3", fmt.Sprintf("%s is recorded as passed (%t), as a duplicate (%t), as exceeded (%t) and as frozen (%t)", r.CheckID,
+				r.passed(), duplicate, r.exceeded(), r.frozen()), r)
 			continue
 		}
 		if !duplicate {
@@ -134,7 +134,7 @@ func (e *evidence) refusedBefore(retry *check) []*check {
 		case c == retry || c.Sent > retry.Done:
 		case c.Status == 0:
 			return nil // the lost answer may have been the orphan
-		case c.Status >= 500 && c.Done < retry.Sent:
+		case (c.Status >= 500 || c.code() == frozenCode) && c.Done < retry.Sent:
 			refused = append(refused, c)
 		case c.failed():
 			return nil // the failed request may have got the orphan

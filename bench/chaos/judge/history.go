@@ -24,6 +24,8 @@ type History struct {
 
 	Payments []PaymentStep `json:"payments,omitempty"` // of each payment in the order of its versions
 
+	Freezes []FreezeStep `json:"freezes,omitempty"` // in the order of the changes
+
 	Decisions []ApprovalDecision `json:"decisions"`
 	Uses      []Use              `json:"uses"`
 }
@@ -46,6 +48,8 @@ type Key struct {
 	Limit int    `json:"limit"` // requests a minute
 	Role  string `json:"role,omitempty"`
 	Group string `json:"group,omitempty"` // of approvers
+
+	Principal string `json:"principal,omitempty"` // if it is given one
 }
 
 // Kind is what a request asks for.
@@ -67,6 +71,9 @@ const (
 	Deny     Kind = "deny"
 
 	PayReport Kind = "payment's outcome"
+
+	Freeze Kind = "freeze"
+	Thaw   Kind = "release of a freeze"
 )
 
 // Op is one request and what came of it.
@@ -76,7 +83,7 @@ type Op struct {
 	Agent    string          `json:"agent"`             // who sent it
 	Via      string          `json:"via"`               // the node it was sent to, or Balancer
 	Key      string          `json:"key,omitempty"`     // the API key's ID
-	Subject  string          `json:"subject,omitempty"` // Get, Report, Redeem, Doubt: the check; Patch: the key; for an approval: its ID
+	Subject  string          `json:"subject,omitempty"` // Get, Report, Redeem, Doubt: the check; Patch: the key; Thaw: the freeze; for an approval: its ID
 	Sent     time.Duration   `json:"sent"`
 	Done     time.Duration   `json:"done"`
 	Request  json.RawMessage `json:"request,omitempty"`
@@ -137,9 +144,14 @@ type Row struct {
 	Asks           int     `json:"asks,omitempty"`        // how many people are asked for their approval
 	// From has the groups of which one person each is asked; empty if anybody may approve.
 	From []string `json:"from,omitempty"`
+
+	CommittedUS int64 `json:"committed_us,omitempty"` // Unix microseconds
 }
 
 func (r *Row) passed() bool { return r.ClaimedMS != nil }
+
+// frozen reports a block by a freeze, which leaves no fingerprint (S87).
+func (r *Row) frozen() bool { return r.Decision == "block" && deref(r.ReasonCode) == frozenCode }
 
 // exceeded reports a block by a budget, which leaves no fingerprint (S60).
 func (r *Row) exceeded() bool {

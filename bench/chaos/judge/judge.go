@@ -98,6 +98,7 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).budgetsHold, (*evidence).exceededIsTrue,
 		(*evidence).outcomesAreReportedOnce, (*evidence).releasedIsFree,
 		(*evidence).redemptionsAreSteps, (*evidence).redemptionsAreTold, (*evidence).stoppedStays,
+		(*evidence).nothingPassesFreezes, (*evidence).nothingIsRecordedFrozen, (*evidence).onlyFrozenIsStopped,
 		(*evidence).paymentsAreCarriedOutOnce, (*evidence).oneProceeds,
 		(*evidence).approvalsAreUsedOnce, (*evidence).approvalsAreTold,
 	} {

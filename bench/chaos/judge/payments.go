@@ -14,6 +14,9 @@ type PaymentStep struct {
 	AtMS    int64  `json:"at_ms"`
 	Status  string `json:"status"` // empty of a check
 	Back    bool   `json:"back"`   // it gives the check back
+
+	Permits     bool  `json:"permits,omitempty"`      // it allows, redeems or takes over
+	CommittedUS int64 `json:"committed_us,omitempty"` // Unix microseconds; of what permits
 }
 
 // paymentsAreCarriedOutOnce: at most one check of a payment is redeemed without having been given back (G16).

@@ -15,6 +15,8 @@ type Redemption struct {
 	Step    int    `json:"step"` // its number among these and the reports of the check
 	InDoubt bool   `json:"in_doubt"`
 	KeyID   string `json:"key_id"`
+
+	CommittedUS int64 `json:"committed_us,omitempty"` // Unix microseconds
 }
 
 // redeemIn is the maximum age of a check that is redeemed (S74).
@@ -136,6 +138,7 @@ func (e *evidence) wronglyRefused(r redemption, told []redemption) string {
 		if row := e.rows[r.Subject]; row == nil || !e.mayBeStopped(row, r.Done) {
 			return "its key was not deactivated"
 		}
+	case frozenCode: // G17 judges
 	case "check_released":
 		if !closed || e.redeemedBefore(r.Subject, r.Done) {
 			return "nothing was reported"
