@@ -172,3 +172,41 @@ func TestDeactivatedKeyUnread(t *testing.T) {
 		}
 	})
 }
+
+// A node that was asked nothing since its start gives back what lapsed (S84) and what was stopped (S87), and ends freezes.
+func TestIdleNode(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		p, other := newPayer(f), newPayer(f)
+		pay := func(by payer, key string) {
+			by.must(key, under(refundOf(t, "20", key), "days"), hotpath.PaymentRequest{Key: key}, audit.PaymentOpen, false)
+		}
+		pay(p, "stopped")
+		p.active(0, false, false)
+		f.nodes[0].faults.onCommit(func(ctx context.Context, checks []*spend.Check, do realCommit) error {
+			for _, c := range checks { // as long ago as they could be redeemed
+				c.RedeemBy = time.Now().Add(-time.Second)
+			}
+			return do(ctx, checks)
+		})
+		pay(other, "lapsed")
+		f.nodes[0].faults.onCommit(nil)
+		pay(other, "open")
+		until := time.Now().Add(500 * time.Millisecond)
+		frozen, _, err := f.nodes[0].Freeze(t.Context(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, hotpath.FreezeAsked{
+			NewFreeze: audit.NewFreeze{Scope: audit.FreezeScope{Kind: audit.FreezeAll}, Reason: "a test", Until: until},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(until))
+		if err := errors.Join(f.nodes[1].Lapses(t.Context()), f.nodes[1].EndFreezes(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if used := f.used(t, "days", "all", "[]"); used != "20 1" {
+			t.Errorf("%s is used, want 20 by the open check", used)
+		}
+		if ended, err := f.store.Freeze(t.Context(), frozen.ID); err != nil || ended.Status != audit.FreezeOver {
+			t.Errorf("the freeze is %+v, %v", ended, err)
+		}
+	})
+}
