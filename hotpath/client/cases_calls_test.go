@@ -21,18 +21,22 @@ type query struct {
 	After      int64      `json:"after"`
 }
 
+// named are the arguments that name something.
+type named struct {
+	CheckID    string `json:"check_id"`
+	ApprovalID string `json:"approval_id"`
+	KeyID      string `json:"key_id"`
+	PolicyID   string `json:"policy_id"`
+	FreezeID   string `json:"freeze_id"`
+	ActionHash string `json:"action_hash"`
+	Note       string `json:"note"`
+	Actions    []Action
+}
+
 // callByName makes a case's call with its arguments and returns the result with the names of the
 // API.
 func callByName(ctx context.Context, t *testing.T, c *Client, call string, arguments []byte) (any, error) {
-	var id struct {
-		CheckID    string `json:"check_id"`
-		ApprovalID string `json:"approval_id"`
-		KeyID      string `json:"key_id"`
-		PolicyID   string `json:"policy_id"`
-		ActionHash string `json:"action_hash"`
-		Note       string `json:"note"`
-		Actions    []Action
-	}
+	var id named
 	var q query
 	for _, into := range []any{&id, &q} {
 		must.Do(t, json.Unmarshal(arguments, into))
@@ -85,11 +89,11 @@ func callByName(ctx context.Context, t *testing.T, c *Client, call string, argum
 		}
 		return wire, nil
 	}
-	return callOfOthers(ctx, t, c, call, id.KeyID, q, arguments)
+	return callOfOthers(ctx, t, c, call, id, q, arguments)
 }
 
 // callOfOthers makes the calls that agents do not make.
-func callOfOthers(ctx context.Context, t *testing.T, c *Client, call, keyID string, q query, arguments []byte) (any, error) {
+func callOfOthers(ctx context.Context, t *testing.T, c *Client, call string, id named, q query, arguments []byte) (any, error) {
 	switch call {
 	case "create_policy":
 		return wired(t)(c.CreatePolicyJSON(ctx, arguments))
@@ -100,7 +104,15 @@ func callOfOthers(ctx context.Context, t *testing.T, c *Client, call, keyID stri
 	case "update_key":
 		var change KeyChange
 		numbers(t, arguments, &change)
-		return wired(t)(c.UpdateKey(ctx, keyID, change))
+		return wired(t)(c.UpdateKey(ctx, id.KeyID, change))
+	case "create_freeze":
+		var f NewFreeze
+		numbers(t, arguments, &f)
+		return wired(t)(c.CreateFreeze(ctx, f))
+	case "release_freeze":
+		return wired(t)(c.ReleaseFreeze(ctx, id.FreezeID, id.Note))
+	case "freezes":
+		return wired(t)(collect(c.AllFreezes(ctx, FreezeQuery{})))
 	case "self":
 		return wired(t)(c.Self(ctx))
 	case "violations":

@@ -138,8 +138,12 @@ func playCase(t *testing.T, file caseFile, c conformanceCase) {
 		return value
 	}
 	seconds := func(name string) time.Duration { return time.Duration(option(name) * float64(time.Second)) }
+	apiKey := file.APIKey
+	if c.Options["admin_only"] == true {
+		apiKey = ""
+	}
 	client, err := New(Options{
-		BaseURL: server.URL, APIKey: file.APIKey, AdminKey: file.AdminKey,
+		BaseURL: server.URL, APIKey: apiKey, AdminKey: file.AdminKey,
 		Attempts: int(option("attempts")), AttemptTimeout: seconds("attempt_timeout"), MaxWait: seconds("max_wait"),
 	})
 	if err != nil {

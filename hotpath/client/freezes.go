@@ -40,28 +40,21 @@ func (f *Freeze) accept(from reply) error {
 func (c *Client) CreateFreeze(ctx context.Context, f NewFreeze) (*Freeze, error) {
 	return fetch[Freeze](ctx, c, request{
 		method: http.MethodPost, path: "/v1/freezes", content: f, status: http.StatusCreated, again: http.StatusOK,
-		repeatable: f.IdempotencyKey != "", orAdmin: true,
+		repeatable: f.IdempotencyKey != "",
 	})
-}
-
-// orAdmin has a client without an API key and session send its admin key.
-func orAdmin(r request) request {
-	r.orAdmin = true
-	return r
 }
 
 func freezePath(id string) string { return "/v1/freezes/" + url.PathEscape(id) }
 
 // Freeze reads a freeze.
 func (c *Client) Freeze(ctx context.Context, freezeID string) (*Freeze, error) {
-	return fetch[Freeze](ctx, c, orAdmin(get(freezePath(freezeID), nil)))
+	return fetch[Freeze](ctx, c, get(freezePath(freezeID), nil))
 }
 
 // ReleaseFreeze releases a freeze, alone or as one of the people who are required. Releasing again is a replay.
 func (c *Client) ReleaseFreeze(ctx context.Context, freezeID, note string) (*Freeze, error) {
 	return fetch[Freeze](ctx, c, request{
 		method: http.MethodPost, path: freezePath(freezeID) + "/release", content: map[string]string{"note": note}, repeatable: true,
-		orAdmin: true,
 	})
 }
 
@@ -80,9 +73,9 @@ func (c *Client) AllFreezes(ctx context.Context, q FreezeQuery) iter.Seq2[Freeze
 		return ""
 	}
 	return pages[Freeze](ctx, c, "", func(cursor string) request {
-		return orAdmin(get("/v1/freezes", map[string]string{
+		return get("/v1/freezes", map[string]string{
 			"active": set(q.Active), "all": set(q.Scope.All), "policy_id": q.Scope.PolicyID, "agent_id": q.Scope.AgentID,
 			"principal": q.Scope.Principal, "counterparty": q.Scope.Counterparty, "limit": "100", "cursor": cursor,
-		}))
+		})
 	})
 }

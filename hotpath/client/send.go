@@ -38,7 +38,6 @@ type request struct {
 	// repeatable says that the request has the same effect if it is sent twice.
 	repeatable bool
 	admin      bool // needs the admin key only
-	orAdmin    bool // takes the admin key of a client that has nothing else
 	// idempotencyKey is sent as a header, unless it is empty.
 	idempotencyKey string
 	// wait is how long the service may hold its answer (Prefer: wait), in seconds.
@@ -138,7 +137,7 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	}
 	parent, state := c.trace(ctx)
 	continueTrace(sent.Header, parent, state)
-	c.identify(sent.Header, r.admin || r.orAdmin && c.adminOnly)
+	c.identify(sent.Header, r.admin || c.adminOnly)
 	if r.body != nil {
 		sent.Header.Set("Content-Type", "application/json")
 	}

@@ -50,7 +50,7 @@ def client(async_: bool, url: str, options: dict[str, Any], **more: Any) -> tupl
     names = {"attempts": "attempts", "attempt_timeout": "timeout", "max_wait": "max_wait", "deadline": "deadline"}
     given = {names[name]: value for name, value in options.items() if name in names}
     kind, http = (AsyncSpendgate, httpx.AsyncClient) if async_ else (Spendgate, httpx.Client)  # type: Any, Any
-    gate = kind(url, FILE["api_key"], admin_key=FILE["admin_key"], http=http(verify=False), **given, **more)
+    gate = kind(url, "" if options.get("admin_only") else FILE["api_key"], admin_key=FILE["admin_key"], http=http(verify=False), **given, **more)
     waits: list[float] = []
 
     async def pause(seconds: float) -> None:

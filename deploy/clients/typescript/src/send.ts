@@ -160,8 +160,8 @@ export class Sender {
     if (hasBody) headers["Content-Type"] = "application/json";
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
     if (request.ifMatch) headers["If-Match"] = request.ifMatch;
-    if (request.admin && adminKey) headers["X-Admin-Key"] = adminKey; // a request needs only one key
-    if (!request.admin && apiKey) headers["X-API-Key"] = apiKey;
+    if (adminKey && (request.admin || !apiKey)) headers["X-Admin-Key"] = adminKey; // a request needs only one key
+    else if (!request.admin && apiKey) headers["X-API-Key"] = apiKey;
     return headers;
   }
 }

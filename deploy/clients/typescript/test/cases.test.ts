@@ -17,6 +17,7 @@ interface Case {
     attempt_timeout?: number;
     max_wait?: number;
     deadline?: number;
+    admin_only?: boolean;
   };
   exchanges?: Exchange[];
   waits?: [number, number][];
@@ -43,10 +44,10 @@ class Recording extends spendgate.Spendgate {
   }
 }
 
-function connect(baseUrl: string, { attempts, attempt_timeout, max_wait }: NonNullable<Case["options"]> = {}): Recording {
+function connect(baseUrl: string, { attempts, attempt_timeout, max_wait, admin_only }: NonNullable<Case["options"]> = {}): Recording {
   return new Recording({
     baseUrl,
-    apiKey: file.api_key,
+    ...(admin_only ? {} : { apiKey: file.api_key }),
     adminKey: file.admin_key,
     ...(attempts === undefined ? {} : { attempts }),
     ...(attempt_timeout === undefined ? {} : { attemptTimeout: 1000 * attempt_timeout }),
@@ -69,6 +70,9 @@ const calls: Record<string, Call> = {
   create_policy: (c, given, call) => c.createPolicy(given, call),
   create_key: (c, given, call) => c.admin.createKey(given, call),
   update_key: (c, { key_id, ...change }, call) => c.admin.updateKey(key_id, change, call),
+  create_freeze: (c, given, call) => c.createFreeze(given, call),
+  release_freeze: (c, { freeze_id, note }, call) => c.releaseFreeze(freeze_id, note, call),
+  freezes: (c, given) => c.freezes(given).all(),
   self: (c, _given, call) => c.self(call),
   violations: (c, given) => c.violations(given).all(),
   checks: (c, given) => c.checks(given).all(),

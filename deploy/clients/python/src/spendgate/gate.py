@@ -112,9 +112,9 @@ def _identification(api_key: str, admin_key: str, user_agent: str, trace: Trace 
 
     def identify(admin: bool) -> dict[str, str]:
         headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-        if admin and admin_key:
+        if admin_key and (admin or not api_key):
             headers["X-Admin-Key"] = admin_key
-        if not admin and api_key:
+        elif not admin and api_key:
             headers["X-API-Key"] = api_key
         parent, state = (trace() if trace else None) or ("", "")
         if _well_formed(parent):
