@@ -113,6 +113,23 @@ func TestNothingPassesAFreeze(t *testing.T) {
 	})
 }
 
+// S87, G17: a check in flight is of whom its row names, whoever the key is when it is judged again.
+func TestFreezeOfWhoTheKeyWas(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.change(named(spend.Grants{Principal: "thief"}, spend.MemberPrincipal))
+		held, release := f.nodes[0].holdCommit(nil)
+		result := make(chan outcome, 1)
+		go func() { result <- f.check(0, refundOf(t, "10", "judged")) }()
+		<-held
+		f.change(named(spend.Grants{Principal: "other"}, spend.MemberPrincipal))
+		f.freeze(0, audit.FreezePrincipal, "thief")
+		release()
+		if o := <-result; !o.frozen() {
+			t.Error(o)
+		}
+	})
+}
+
 // S87: a repeated request brings a freeze, or a release, into force whose first request was recorded, and got no further.
 func TestRepeatedFreeze(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

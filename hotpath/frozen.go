@@ -210,7 +210,7 @@ func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, p *policy.Pr
 	}
 	check := *refused
 	check.Fence.Stops = c.view.stops
-	if f := a.frozenAction(c.view, c.identity.access, &check.Action); f != nil {
+	if f := a.frozenCheck(c.view, c.identity.access, &check); f != nil { // its row names who the key was when it was judged first
 		freeze(c, &check, f)
 	} else if c.approved != nil {
 		if _, err := a.approvedFor(ctx, c.view, &check); err != nil {
