@@ -35,6 +35,7 @@ func TestFleet(t *testing.T) {
 	f := startFleet(t)
 	t.Run("the first command", f.firstCommand)
 	t.Run("roles", f.ownsNothing)
+	t.Run("gateway", f.paysThroughGateway)
 	f.load(t, func() {
 		t.Run("rolling restart", f.rollingRestart)
 		t.Run("a restart that fails", f.failedRestart)
@@ -66,7 +67,7 @@ func (f *localFleet) firstCommand(t *testing.T) {
 		!strings.Contains(second, "duplicate_action_detected") {
 		t.Errorf("got first\n%s, then\n%s", first, second)
 	}
-	for _, url := range append(strings.Fields("api prometheus"), nodeNames...) {
+	for _, url := range append(strings.Fields("api prometheus gateway"), nodeNames...) {
 		if !strings.Contains(f.printed, f.urls[url]) {
 			t.Errorf("the address of %s is not printed", url)
 		}
@@ -159,7 +160,7 @@ func (f *localFleet) rollingRestart(t *testing.T) {
 	before := f.pids(t)
 	f.mustRun(t, "restart")
 	for name, pid := range f.pids(t) {
-		if restarted := pid != before[name]; restarted != slices.Contains(nodeNames, name) {
+		if restarted := pid != before[name]; restarted != (name == "gateway" || slices.Contains(nodeNames, name)) {
 			t.Errorf("%s: restarted %v", name, restarted)
 		}
 	}
@@ -195,11 +196,11 @@ func (f *localFleet) failedRestart(t *testing.T) {
 	}
 }
 
-// revived kills three parts at once: the same command starts them again, with
+// revived kills four parts at once: the same command starts them again, with
 // the same data, and the rest goes on.
 func (f *localFleet) revived(t *testing.T) {
 	before := f.pids(t)
-	killed := []string{"node2", "redis", "postgres"}
+	killed := []string{"node2", "redis", "postgres", "gateway"}
 	for _, name := range killed {
 		process, err := os.FindProcess(before[name])
 		if err == nil {
@@ -246,7 +247,7 @@ func (f *localFleet) goesDown(t *testing.T) {
 			t.Errorf("%s still listens on %s", name, address)
 		}
 	}
-	if logs := f.leavesLogsOnly(t, pids); logs < 7 {
+	if logs := f.leavesLogsOnly(t, pids); logs < 8 {
 		t.Errorf("%d logs were kept", logs)
 	}
 	if said := f.mustRun(t, "down"); said != "there is no fleet\n" {

@@ -81,9 +81,12 @@ func startFleet(t *testing.T) *localFleet {
 	var state struct {
 		API, Prometheus string
 		Nodes           []struct{ API, Ops string }
+		Gateway         struct{ API string }
 	}
 	must.Do(t, json.Unmarshal([]byte(f.read(t, "fleet.json")), &state))
-	f.urls = map[string]string{"api": "http://" + state.API, "prometheus": "http://" + state.Prometheus}
+	f.urls = map[string]string{
+		"api": "http://" + state.API, "prometheus": "http://" + state.Prometheus, "gateway": "http://" + state.Gateway.API,
+	}
 	for i, node := range state.Nodes {
 		f.urls[nodeNames[i]], f.urls[nodeNames[i]+"_ops"] = "http://"+node.API, "http://"+node.Ops
 	}
@@ -141,7 +144,7 @@ func (f *localFleet) pid(t *testing.T, name string) int {
 func (f *localFleet) pids(t *testing.T) map[string]int {
 	t.Helper()
 	pids := make(map[string]int)
-	for _, name := range slices.Concat(nodeNames, []string{"haproxy", "prometheus", "redis", "postgres"}) {
+	for _, name := range slices.Concat(nodeNames, []string{"haproxy", "prometheus", "redis", "postgres", "gateway"}) {
 		pids[name] = f.pid(t, name)
 	}
 	return pids

@@ -277,10 +277,11 @@ func (s *start) parts(t *testing.T) {
 
 // doctor finds a node at work well, and says of each part that is not what to do.
 func (s *start) doctor(t *testing.T) {
-	said := s.run(t, 0, nil, "doctor", "--balancer", s.node.API)
+	said := s.run(t, 0, nil, "doctor", "--balancer", s.node.API, "--gateway", s.node.Ops) // both have a /readyz
 	for _, part := range []string{
 		"ok    redis\n", "ok    store\n", "ok    schema\n", "ok    rights of the role\n", "ok    a commit\n", "ok    time zones\n",
-		"ok    nodes at work: 1\n", "ok    the same redis as the nodes at work\n", "ok    balancer\n", "ok    port SPENDGATE_LISTEN_ADDR\n",
+		"ok    nodes at work: 1\n", "ok    the same redis as the nodes at work\n",
+		"ok    balancer\n", "ok    gateway\n", "ok    port SPENDGATE_LISTEN_ADDR\n",
 	} {
 		if !strings.Contains(said, part) {
 			t.Errorf("no %q in\n%s", part, said)
@@ -290,9 +291,10 @@ func (s *start) doctor(t *testing.T) {
 	act(t, err)
 	defer taken.Close() //nolint:errcheck // the test is over
 	said = s.run(t, 1, fleet.Settings{"LISTEN_ADDR": taken.Addr().String(), "REDIS_KEY_PREFIX": "none:"},
-		"doctor", "--balancer", "http://127.0.0.1:1", "--prometheus", "http://127.0.0.1:1")
+		"doctor", "--balancer", "http://127.0.0.1:1", "--gateway", "http://127.0.0.1:1", "--prometheus", "http://127.0.0.1:1")
 	for _, part := range []string{
-		"FAIL  port SPENDGATE_LISTEN_ADDR: ", "FAIL  balancer: ", "FAIL  the rules: ", "FAIL  the same redis as the nodes at work: ", "; node ",
+		"FAIL  port SPENDGATE_LISTEN_ADDR: ", "FAIL  balancer: ", "FAIL  gateway: ",
+		"FAIL  the rules: ", "FAIL  the same redis as the nodes at work: ", "; node ",
 		" Remedy: give this node their SPENDGATE_REDIS_URL", "ok    redis\n",
 	} {
 		if !strings.Contains(said, part) {

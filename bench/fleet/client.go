@@ -201,6 +201,10 @@ func (c *Client) CreateKeyOf(ctx context.Context, name string, rpm int, role str
 	if len(groups) > 0 {
 		body["groups"] = groups
 	}
+	return c.createKey(ctx, body)
+}
+
+func (c *Client) createKey(ctx context.Context, body map[string]any) (id, raw string, err error) {
 	answer, err := c.Do(ctx, http.MethodPost, "/v1/keys", body)
 	if err != nil {
 		return "", "", err

@@ -17,13 +17,14 @@ import (
 )
 
 // Local is a fleet in the background, which one command starts and another
-// stops: three nodes behind HAProxy, their Redis and PostgreSQL, and a
-// Prometheus that scrapes them. Nodes connect to PostgreSQL with a role that
+// stops: three nodes behind HAProxy, their Redis and PostgreSQL, a gateway before a
+// payment provider to try, and a Prometheus that scrapes all. Nodes connect to PostgreSQL with a role that
 // owns nothing there, as deploy/postgres has it.
 type Local struct {
 	Dir        string // holds all files; "" while there is no fleet
 	API        string // base URL of HAProxy
 	Prometheus string // base URL
+	Gateway    string // URL of its MCP server
 	Nodes      []*Node
 
 	link   string // to Dir
@@ -35,6 +36,8 @@ type Local struct {
 	postgres   *Postgres
 	balancer   *Balancer
 	prometheus *prometheus
+	gateway    *Process
+	gatewayAt  nodeState
 }
 
 // state is what one command leaves for the next, in fleet.json.
@@ -42,6 +45,7 @@ type state struct {
 	API        string // host:port
 	Prometheus string // host:port
 	Nodes      []nodeState
+	Gateway    nodeState
 	Redis      endpoint
 	Postgres   endpoint
 }
@@ -125,7 +129,10 @@ func (l *Local) Up(ctx context.Context, port int) (err error) {
 	if err := l.ready(ctx, l.prometheus.Process, l.prometheus.Start); err != nil {
 		return err
 	}
-	return l.addSamples(ctx)
+	if err := l.addSamples(ctx); err != nil {
+		return err
+	}
+	return l.startGateway(ctx)
 }
 
 // ready waits for a process that must be ready in time.
@@ -162,7 +169,7 @@ func (l *Local) create(port int) error {
 	for i := range s.Nodes {
 		s.Nodes[i] = nodeState{addr(), addr()}
 	}
-	s.Prometheus = addr()
+	s.Gateway, s.Prometheus = nodeState{addr(), addr()}, addr()
 	for _, e := range []*endpoint{&s.Redis, &s.Postgres} {
 		var err error
 		*e, err = endpoint{Password: rand.Text()}.onFreePort()
@@ -236,11 +243,12 @@ func (l *Local) prepare(ctx context.Context) error {
 	if l.balancer, err = newBalancer(l.Dir, s.API, l.Nodes); err != nil {
 		return err
 	}
-	if l.prometheus, err = newPrometheus(l.Dir, s.Prometheus, l.Nodes); err != nil {
+	l.newGateway(s.Gateway)
+	if l.prometheus, err = newPrometheus(l.Dir, s.Prometheus, l.Nodes, s.Gateway.Ops); err != nil {
 		return err
 	}
 	l.API, l.Prometheus = l.balancer.API, l.prometheus.url
-	for _, p := range append(processes, l.balancer.Process, l.prometheus.Process) {
+	for _, p := range append(processes, l.balancer.Process, l.gateway, l.prometheus.Process) {
 		p.pidPath = l.path(p.name + ".pid")
 	}
 	return l.write("redis.url", l.redis.URL)
@@ -313,7 +321,8 @@ func (l *Local) addSamples(ctx context.Context) error {
 	if err := errors.Join(rootErr, err); err != nil {
 		return err
 	}
-	_, key, err := (&Client{Base: l.API, AdminKey: admin, HTTP: l.balancer.http}).CreateKey(ctx, "sample", 10_000)
+	client := &Client{Base: l.API, AdminKey: admin, HTTP: l.balancer.http}
+	_, key, err := client.CreateKey(ctx, "sample", 10_000)
 	if err != nil {
 		return err
 	}
@@ -322,11 +331,11 @@ func (l *Local) addSamples(ctx context.Context) error {
 	if err == nil && code != 0 {
 		err = fmt.Errorf("cannot store the policies: exit code %d\n%s", code, output)
 	}
-	return errors.Join(err, l.write("sample.key", key))
+	return errors.Join(err, l.addGateway(ctx, client), l.write("sample.key", key))
 }
 
 // Restart migrates, then restarts the nodes as the runbook says: stop one,
-// start it, wait until it is ready, take the next.
+// start it, wait until it is ready, take the next. The gateway is the last.
 func (l *Local) Restart(ctx context.Context) error {
 	if l.Dir == "" {
 		return errors.New("there is no fleet: start one with `make fleet`")
@@ -349,7 +358,12 @@ func (l *Local) Restart(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if l.gateway.adopt() {
+		if _, err := l.gateway.endBy(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	return l.startGateway(ctx)
 }
 
 // Down stops everything and removes all files but the logs.
@@ -369,7 +383,7 @@ func (l *Local) Down() error {
 			failures = append(failures, err)
 		}
 	}
-	end(syscall.SIGTERM, "prometheus", "haproxy")
+	end(syscall.SIGTERM, "gateway", "prometheus", "haproxy")
 	end(syscall.SIGTERM, "node1", "node2", "node3")
 	end(syscall.SIGTERM, "redis")
 	end(syscall.SIGQUIT, "postgres") // at once: nothing is kept

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// prometheus is a server that scrapes nodes, as job="spendgate", with the alert rules of
+// prometheus is a server that scrapes nodes, as job="spendgate", and a gateway, if there is one, with the alert rules of
 // deploy/prometheus. It scrapes more often than in production, so that changes show soon.
 type prometheus struct {
 	*Process
 	url string
 }
 
-func newPrometheus(dir, addr string, nodes []*Node) (*prometheus, error) {
+func newPrometheus(dir, addr string, nodes []*Node, gateway string) (*prometheus, error) {
 	root, err := ModuleRoot()
 	if err != nil {
 		return nil, err
@@ -32,6 +32,9 @@ scrape_configs:
 `, filepath.Join(root, "deploy", "prometheus", "rules.yaml"))
 	for _, n := range nodes {
 		text = fmt.Appendf(text, "      - {targets: [%q], labels: {instance: %s}}\n", strings.TrimPrefix(n.Ops, "http://"), n.Name)
+	}
+	if gateway != "" {
+		text = fmt.Appendf(text, "  - job_name: spendgate-gateway\n    static_configs: [{targets: [%q]}]\n", gateway)
 	}
 	config := filepath.Join(dir, "prometheus.yaml")
 	if err := os.WriteFile(config, text, 0o600); err != nil {

@@ -10,6 +10,8 @@
 //	                    against, and passes its exit code on
 //	fleetctl install PACKAGE...
 //	                    installs Debian packages, where that is possible
+//	fleetctl provider LEDGER
+//	                    is the payment provider behind the fleet's gateway
 //
 // Environment:
 //
@@ -56,7 +58,8 @@ import (
 
 const usage = `usage: fleetctl up | restart | down
        fleetctl with-servers COMMAND [ARGUMENT...]
-       fleetctl install PACKAGE...`
+       fleetctl install PACKAGE...
+       fleetctl provider LEDGER`
 
 // interrupt is the signal that ended this program's context.
 type interrupt struct{ syscall.Signal }
@@ -92,6 +95,8 @@ func run(ctx context.Context, out io.Writer, args []string) (code int, err error
 		return withServers(ctx, args[1:])
 	case command == "install" && len(args) > 1:
 		err = fleet.Install(ctx, os.Stderr, args[1:]...)
+	case command == "provider" && len(args) == 2:
+		err = fleet.Provide(ctx, args[1], 0)
 	case (command == "up" || command == "restart" || command == "down") && len(args) == 1:
 		err = local(ctx, out, command)
 	default:

@@ -34,6 +34,7 @@ type doctor struct {
 
 func doctorCommand(flags *flag.FlagSet) action {
 	balancer := flags.String("balancer", "", "ask the load balancer at `URL`")
+	gateway := flags.String("gateway", "", "ask the gateway whose metrics are at `URL`")
 	metrics := flags.String("prometheus", "", "ask the Prometheus at `URL` for what the alerts need")
 	return func(ctx context.Context, p process, _ []string) error {
 		c, store, err := openQuietly(ctx, p)
@@ -48,6 +49,9 @@ func doctorCommand(flags *flag.FlagSet) action {
 		}
 		if *balancer != "" {
 			d.say("balancer", get(ctx, *balancer+"/health", new(wire.Health)), "start it, open its port, and see that a node is ready")
+		}
+		if *gateway != "" {
+			d.say("gateway", get(ctx, *gateway+"/readyz", nil), "start it; it is ready once it reaches the service with its key")
 		}
 		if *metrics != "" {
 			d.alerts(ctx, *metrics)
@@ -204,7 +208,7 @@ func (d *doctor) alerts(ctx context.Context, prometheus string) {
 	}
 }
 
-// get reads the JSON at a URL, and fails unless the status is 200.
+// get reads the JSON at a URL, unless into is nil, and fails unless the status is 200.
 func get(ctx context.Context, at string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -223,6 +227,8 @@ func get(ctx context.Context, at string, into any) error {
 		return err
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s answers %d: %.300s", at, response.StatusCode, body)
+	case into == nil:
+		return nil
 	}
 	return json.Unmarshal(body, into)
 }

@@ -25,7 +25,7 @@ import (
 func main() {
 	run := play
 	if len(os.Args) > 1 { // started by the gateway
-		run = func(context.Context, io.Writer) error { return provide(os.Args[1]) }
+		run = func(ctx context.Context, _ io.Writer) error { return fleet.Provide(ctx, os.Args[1], providerTakes) }
 	}
 	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -232,29 +232,3 @@ func (s *stage) compare(ctx context.Context) error {
 
 // providerTakes is how long the provider takes to pay.
 const providerTakes = 2 * time.Second
-
-// provide is the payment provider: an MCP server with one tool and a ledger.
-func provide(ledger string) error {
-	server := sdk.NewServer(&sdk.Implementation{Name: "psp", Version: "1"}, nil)
-	schema := map[string]any{"type": "object", "properties": map[string]any{
-		"charge": map[string]any{"type": "string"}, "amount": map[string]any{"type": "integer"},
-	}, "required": []string{"charge", "amount"}}
-	server.AddTool(&sdk.Tool{Name: "refund", InputSchema: schema},
-		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			var asked struct{ Charge string }
-			if err := json.Unmarshal(r.Params.Arguments, &asked); err != nil {
-				return nil, err
-			}
-			file, err := os.OpenFile(ledger, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-			if err != nil {
-				return nil, err
-			}
-			_, err = fmt.Fprintln(file, asked.Charge)
-			time.Sleep(providerTakes)
-			return &sdk.CallToolResult{
-				Content:           []sdk.Content{&sdk.TextContent{Text: "refunded"}},
-				StructuredContent: map[string]any{"id": "re-" + asked.Charge},
-			}, errors.Join(err, file.Close())
-		})
-	return server.Run(context.Background(), &sdk.StdioTransport{})
-}
