@@ -3,7 +3,9 @@ package policy
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -207,14 +209,15 @@ func (d drawer) parameters(r plainRule) plainRule {
 func (d drawer) action(t *testing.T) (*spend.Action, spend.Resolution, time.Time) {
 	t.Helper()
 	metadata := []string{}
-	for key, values := range map[string][]string{
+	drawn := map[string][]string{
 		"days_since_purchase": {"0", "30", "31", "32"}, "discount_percent": {"0", "20", "20.5", "20.500000001", "150"},
 		"country": {`"kp"`, `"US"`, `"DE"`, `"uk"`, `"GB"`, `"EL"`}, "category": {strconv.Quote(d.name())},
 		"tier": {`"gold"`, `"5"`, `5`, `5.0`, `50e-1`, `true`, `false`, `null`, `" "`, `{"a":5}`, `[5]`, `"caf\u00e9"`, `"café"`, `"silver"`},
 		"n":    {`5`, `-1`, `-0.6`, `4.999`, `1000`, `999.9`, `1e300`, `0`, `"5"`, `true`, `5.00001`},
-	} {
+	}
+	for _, key := range slices.Sorted(maps.Keys(drawn)) { // a seed draws the same again
 		if d.IntN(3) > 0 {
-			metadata = append(metadata, strconv.Quote(key)+":"+d.of(values...))
+			metadata = append(metadata, strconv.Quote(key)+":"+d.of(drawn[key]...))
 		}
 	}
 	a := &spend.Action{

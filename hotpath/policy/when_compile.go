@@ -211,13 +211,22 @@ func (o *objectReader) valuesTest(name string, raw jsontext.Value, t *fieldTest)
 				problem = repeated
 			}
 			seen[form] = true
-			listed, shown = append(listed, form), append(shown, string(raw))
+			listed, shown = append(listed, form), append(shown, withoutEscapes(raw))
 		}
 		if problem != "" {
 			o.fault(index(name, i), problem)
 		}
 	}
 	t.values, t.words = names{newSet(listed)}, t.path()+" is "+alternatives(shown)
+}
+
+// withoutEscapes returns a value as people read it.
+func withoutEscapes(raw jsontext.Value) string {
+	if text, isText := unquote(raw); isText {
+		quoted, _ := jsontext.AppendQuote(nil, text) // it is valid UTF-8
+		return string(quoted)
+	}
+	return string(raw)
 }
 
 // boundNames are the members of bounds, in the order in which they are compared.
