@@ -74,9 +74,14 @@ func (a *agent) action() fleet.Action {
 		AgentID: a.agent, PolicyID: a.w.policy(a.rng), ActionType: "refund", Amount: spell(a.rng, whole), Currency: "USD",
 		Counterparty: fmt.Sprintf("customer-%d", a.n),
 	}
+	if a.rng.IntN(2) == 0 {
+		action.Metadata = map[string]any{"tier": tiers[a.rng.IntN(len(tiers))], "n": a.rng.IntN(10)}
+	}
 	if a.rng.IntN(4) == 0 {
 		action.ActionType, action.PaymentMethod, action.Vendor = "spend", "card", "shop"
-		action.Metadata = map[string]any{"country": "DE", "order": map[string]any{"lines": []int{1, 2}, "note": "é"}}
+		action.Metadata = map[string]any{
+			"country": "DE", "order": map[string]any{"lines": []int{1, 2}, "note": "é"}, "tier": tiers[a.rng.IntN(len(tiers))],
+		}
 	}
 	return action
 }

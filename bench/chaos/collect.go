@@ -64,6 +64,9 @@ func (s *deployment) readTrail(ctx context.Context, h *judge.History) (err error
 	if h.Freezes, err = query(ctx, s, freezesSQL, pgx.RowToStructByPos[judge.FreezeStep]); err != nil {
 		return err
 	}
+	if h.GrantSteps, err = query(ctx, s, grantsSQL, pgx.RowToStructByPos[judge.GrantStep]); err != nil {
+		return err
+	}
 	h.Decisions, err = query(ctx, s,
 		"SELECT subject, kind, coalesce(principal, ''), at FROM changes WHERE kind IN ('approval.approved', 'approval.denied')",
 		pgx.RowToStructByPos[judge.ApprovalDecision])
@@ -99,7 +102,7 @@ const (
 	claimed_ms, policy_id, policy_version, latency_ms, ` + decision + `, ` + confidence + `, reason_code, message, rule_id, rule_description,
 	next_step, key_id, ` + actionType + `, agent_id, amount::text, currency, counterparty, payment_method, merchant_or_vendor,
 	reason_text, idempotency_key, metadata, 'apr_' || replace(approval_id::text, '-', ''), coalesce((approval::jsonb->>'required')::int, 0),
-	ARRAY(SELECT f->>'group' FROM jsonb_array_elements(approval::jsonb->'from') AS f), ` + committed + `
+	ARRAY(SELECT f->>'group' FROM jsonb_array_elements(approval::jsonb->'from') AS f), charges::text, ` + committed + `
 	FROM checks WHERE payment IS NULL ORDER BY check_id`
 
 	outcomesSQL = `SELECT replace(outcome_id::text, '-', ''), 'chk_' || replace(check_id::text, '-', ''),

@@ -20,7 +20,10 @@ func (a *agent) redeem() {
 	redeem := func(key apiKey) outgoing {
 		body := map[string]any{"amount": c.action.Amount, "currency": c.action.Currency, "counterparty": c.action.Counterparty}
 		if c.action.ActionType == "spend" {
-			body["payment_method"], body["merchant_or_vendor"], body["metadata"] = c.action.PaymentMethod, c.action.Vendor, c.action.Metadata
+			body["payment_method"], body["merchant_or_vendor"] = c.action.PaymentMethod, c.action.Vendor
+		}
+		if c.action.Metadata != nil {
+			body["metadata"] = c.action.Metadata
 		}
 		if a.rng.IntN(4) > 0 {
 			body["idempotency_key"] = fmt.Sprint("try-", a.rng.IntN(6)/5)

@@ -29,6 +29,7 @@ type workload struct {
 	editor     *editor
 	admin      *admin
 	warden     *warden
+	steward    *steward
 	limited    []apiKey
 	executor   apiKey
 	approvers  []apiKey
@@ -86,6 +87,9 @@ func newWorkload(s *deployment, rec *recorder, seed uint64, agents int) (*worklo
 	if err := w.newPayers(); err != nil {
 		return nil, err
 	}
+	if w.steward, err = w.newSteward(member("steward")); err != nil {
+		return nil, err
+	}
 	for range volatileKeys {
 		if err := w.admin.issue(); err != nil {
 			return nil, err
@@ -123,6 +127,7 @@ func (w *workload) run(going context.Context) {
 	working.Go(w.editor.run)
 	working.Go(w.admin.run)
 	working.Go(w.warden.run)
+	working.Go(w.steward.run)
 	<-going.Done()
 	late := time.AfterFunc(finishIn, end)
 	defer late.Stop()
@@ -130,7 +135,7 @@ func (w *workload) run(going context.Context) {
 }
 
 func (w *workload) close() {
-	for _, a := range append(w.agents, w.editor.agent, w.admin.agent, w.warden.agent) {
+	for _, a := range append(w.agents, w.editor.agent, w.admin.agent, w.warden.agent, w.steward.agent) {
 		a.close()
 	}
 }
@@ -165,12 +170,13 @@ func (e *editor) post(id string) fleet.Answer {
 		{RuleID: fmt.Sprintf("cap-%d", e.edits), RuleType: "max_amount", Parameters: map[string]any{"limit": limit, "currency": "USD"}},
 		{RuleID: fmt.Sprintf("review-%d", e.edits), RuleType: "escalate_if", Parameters: map[string]any{"amount_above": limit / 2}},
 	}}
+	p.Rules = append(p.Rules, conditional(e.rng, e.edits, limit)...)
 	if id == "brief" {
 		p.Rules = append(p.Rules, fleet.Rule{RuleID: "guard", RuleType: "duplicate_guard", Parameters: map[string]any{"window_minutes": 1}})
 	}
 	if id == asking {
 		p.Rules[0].Parameters["limit"] = 1000
-		p.Rules[1] = asks(e.rng)
+		p.Rules = []fleet.Rule{p.Rules[0], asks(e.rng)}
 	}
 	if id == budgeted {
 		p.Rules = append(p.Rules, budgets()...)
@@ -189,6 +195,9 @@ func budgets() []fleet.Rule {
 	return []fleet.Rule{
 		rule("each", map[string]any{"limit": 400, "currency": "USD", "per": []string{"agent_id"}, "window": "lifetime"}),
 		rule("shared", map[string]any{"limit": 4000, "currency": "USD", "window": "hour"}),
+		rule("tiers", map[string]any{
+			"limit": 900, "currency": "USD", "per": []string{"metadata.tier"}, "window": "hour", "on_missing": "skip", "notify_at": []int{50, 80},
+		}),
 		rule("rolling", map[string]any{"max_count": 150, "rolling_minutes": 1, "on_exceed": "escalate"}),
 	}
 }

@@ -124,6 +124,7 @@ type Rule struct {
 	RuleID     string         `json:"rule_id"`
 	RuleType   string         `json:"rule_type"`
 	Parameters map[string]any `json:"parameters"`
+	When       map[string]any `json:"when,omitempty"`
 }
 
 // Do sends a request; a body that is not nil goes as JSON.

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,8 +29,12 @@ type place struct {
 // spending is an allowed check, as it is recorded or as it was answered.
 type spending struct {
 	policyVersion
-	atMS   int64
-	agent  string
+	atMS  int64
+	agent string
+
+	committedUS int64
+	metadata    map[string]any
+
 	amount *big.Rat
 	back   *big.Rat // the part that was given back
 	over   *big.Rat // what was moved beyond the amount
@@ -50,12 +55,21 @@ func (s sum) String() string { return fmt.Sprintf("%s of %d", s.used.FloatString
 // one of the workload; 61 of them count (S34).
 const bucketMS = 1000
 
-// place returns the counter and window in which the budget counts an agent's action at a time.
-func (r *rule) place(s *spending) place {
-	p := place{policyID: s.id, ruleID: r.ID, subject: "[]"}
-	if len(r.Parameters.Per) > 0 {
-		p.subject = fmt.Sprintf("[%q]", s.agent)
+// place returns the counter and window in which the budget counts an agent's action at a time; none if the action lacks what the budget
+// counts apart.
+func (r *rule) place(s *spending) (p place) {
+	var values []string
+	for _, name := range r.Parameters.Per {
+		value := fmt.Sprintf("%q", s.agent)
+		if member, is := strings.CutPrefix(name, "metadata."); is {
+			value = dimension(s.metadata, member)
+		}
+		if value == "" {
+			return p
+		}
+		values = append(values, value)
 	}
+	p = place{policyID: s.id, ruleID: r.ID, subject: "[" + strings.Join(values, ",") + "]"}
 	switch {
 	case r.Parameters.RollingMinutes > 0:
 		p.startMS = s.atMS - s.atMS%bucketMS
@@ -96,8 +110,8 @@ func (e *evidence) sums(all []spending) (sums map[place]sum, of map[place]*rule)
 			continue // G4
 		}
 		for n := range p.rules {
-			if r := &p.rules[n]; r.Type == "budget" {
-				at := r.place(&all[i])
+			r := &p.rules[n]
+			if at := r.place(&all[i]); r.Type == "budget" && at != (place{}) {
 				of[at] = r
 				r.take(sums, at, &all[i])
 			}
@@ -112,7 +126,8 @@ func (e *evidence) budgetsHold() {
 	var recorded, answered []spending
 	for i := range e.Rows {
 		if r := &e.Rows[i]; r.Decision == "allow" {
-			s := spending{policyVersion: policyVersion{r.PolicyID, r.PolicyVersion}, atMS: r.AtMS, agent: r.AgentID}
+			s := spending{policyVersion: policyVersion{r.PolicyID, r.PolicyVersion}, atMS: r.AtMS, agent: r.AgentID, committedUS: r.CommittedUS}
+			s.metadata = r.metadata()
 			recorded = append(recorded, e.corrected(s, r.Amount, r.CheckID))
 		}
 	}
@@ -120,6 +135,9 @@ func (e *evidence) budgetsHold() {
 		if c := all[0]; c.result.Decision == "allow" {
 			at, _ := time.Parse(time.RFC3339, c.result.Timestamp)
 			s := spending{policyVersion: policyVersion{c.request.PolicyID, c.result.PolicyVersion}, atMS: at.UnixMilli(), agent: c.request.AgentID}
+			if row := e.rows[c.result.CheckID]; row != nil {
+				s.committedUS, s.metadata = row.CommittedUS, row.metadata()
+			}
 			answered = append(answered, e.corrected(s, string(c.request.Amount), c.result.CheckID))
 		}
 	}
@@ -178,13 +196,13 @@ func (e *evidence) neverOver(what string, all []spending) {
 				}
 			}
 		}
-		if !r.holds(s) {
+		if !r.holds(s) && e.exceeds(r, at, all) {
 			e.findings = append(e.findings, Finding{Rule: "G12", Text: fmt.Sprintf("%s %s in %+v: more than the budget", s, what, at)})
 		}
 	}
 }
 
-var toldUsed = regexp.MustCompile(`: ([0-9.]+) USD of [0-9.]+ USD are used`)
+var toldUsed = regexp.MustCompile(`: ([0-9.]+) USD of ([0-9.]+) USD are used`)
 
 // exceededIsTrue: the use of a money budget that a check was told was the actual use at some moment
 // of its request, and left no room for it (G12). The least possible use is what was allowed before
@@ -202,34 +220,42 @@ func (e *evidence) exceededIsTrue() {
 			continue
 		}
 		used, _ := new(big.Rat).SetString(told[1])
+		limit, _ := new(big.Rat).SetString(told[2])
 		for i := range p.rules {
 			r := &p.rules[i]
 			if r.ID != deref(c.result.RuleID) {
 				continue
 			}
 			least, most, asked := e.usedWithin(r, c)
-			if used.Cmp(least) < 0 || used.Cmp(most) > 0 || r.holds(sum{used: new(big.Rat).Add(used, asked)}) {
-				e.find("G12", fmt.Sprintf("told that %s are used, which was true at no moment: from %s to %s were, %s were asked for",
-					told[1], least.FloatString(2), most.FloatString(2), asked.FloatString(2)), c)
+			if used.Cmp(least) < 0 || used.Cmp(most) > 0 || new(big.Rat).Add(used, asked).Cmp(limit) <= 0 || !e.toldLimit(r, c, limit) {
+				e.find("G12", fmt.Sprintf("told that %s of %s are used, which was true at no moment: from %s to %s were, %s were asked for",
+					told[1], told[2], least.FloatString(2), most.FloatString(2), asked.FloatString(2)), c)
 			}
 		}
 	}
 }
 
+// spentBy returns what an answered check would take.
+func (e *evidence) spentBy(c *check) spending {
+	at, _ := time.Parse(time.RFC3339, c.result.Timestamp)
+	amount, _ := new(big.Rat).SetString(string(c.request.Amount))
+	s := spending{policyVersion: policyVersion{c.request.PolicyID, 0}, atMS: at.UnixMilli(), agent: c.request.AgentID, amount: amount}
+	if row := e.rows[c.result.CheckID]; row != nil {
+		s.metadata = row.metadata()
+	}
+	return s
+}
+
 // usedWithin returns the bounds of a calendar window's counter while a request was in flight.
 func (e *evidence) usedWithin(r *rule, c *check) (least, most, asked *big.Rat) {
 	least, most = new(big.Rat), new(big.Rat)
-	spent := func(c *check, result *result) spending {
-		at, _ := time.Parse(time.RFC3339, result.Timestamp)
-		amount, _ := new(big.Rat).SetString(string(c.request.Amount))
-		return spending{policyVersion: policyVersion{c.request.PolicyID, 0}, atMS: at.UnixMilli(), agent: c.request.AgentID, amount: amount}
-	}
-	own := spent(c, c.result)
+	own := e.spentBy(c)
 	where := r.place(&own)
 	for i := range e.Rows {
 		row := &e.Rows[i]
 		amount, ok := new(big.Rat).SetString(row.Amount)
 		s := spending{policyVersion: policyVersion{row.PolicyID, 0}, atMS: row.AtMS, agent: row.AgentID, amount: amount}
+		s.metadata = row.metadata()
 		if !ok || row.Decision != "allow" || r.place(&s) != where {
 			continue
 		}

@@ -13,8 +13,9 @@
 //	     answered 500 is the answer to the next identical request, and to no second one
 //	G10  nothing is recorded of a simulation
 //	G11  no failure behind the load balancer while nodes are restarted in turn
-//	G12  no budget exceeded, by rows or by answers; counters equal to the rows; what is told of an exceeded
-//	     budget true at some moment of its request
+//	G12  no budget exceeded, by rows or by answers, with the grants in force at each commit; counters equal to the
+//	     rows; what is told of an exceeded budget true at some moment of its request
+//	S91  a row says what the grants in force at its commit added; what was answered of a grant is recorded
 //	G16  one check of a payment redeemed without having been given back, and one nonce told to proceed
 //	G17  what a freeze covers is neither allowed, redeemed nor taken over until its end, and nothing else is stopped; nor is what
 //	     a key was allowed before its deactivation

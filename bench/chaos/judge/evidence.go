@@ -25,6 +25,7 @@ type evidence struct {
 	outcomes    map[string][]*Outcome // by check
 	reports     map[string][]*Op      // of outcomes, by check
 	courses     map[string]*course    // by check
+	grants      grants
 	findings    []Finding
 	deactivated map[string][]change // by key_id; made when it is first asked for
 }
@@ -101,7 +102,7 @@ func gather(h *History) (*evidence, error) {
 		}
 		e.policies[policyVersion{p.ID, p.Version}] = p
 	}
-	return e, nil
+	return e, e.readGrants()
 }
 
 // canonical returns a text that is equal for equal requests (S18).

@@ -26,6 +26,8 @@ type History struct {
 
 	Freezes []FreezeStep `json:"freezes,omitempty"` // in the order of the changes
 
+	GrantSteps []GrantStep `json:"grants,omitempty"` // in the order of the changes
+
 	Decisions []ApprovalDecision `json:"decisions"`
 	Uses      []Use              `json:"uses"`
 }
@@ -74,6 +76,9 @@ const (
 
 	Freeze Kind = "freeze"
 	Thaw   Kind = "release of a freeze"
+
+	Grant  Kind = "grant"
+	Revoke Kind = "revocation"
 )
 
 // Op is one request and what came of it.
@@ -145,7 +150,8 @@ type Row struct {
 	// From has the groups of which one person each is asked; empty if anybody may approve.
 	From []string `json:"from,omitempty"`
 
-	CommittedUS int64 `json:"committed_us,omitempty"` // Unix microseconds
+	Charges     *string `json:"charges,omitempty"`      // what it took from budgets, JSON
+	CommittedUS int64   `json:"committed_us,omitempty"` // Unix microseconds
 }
 
 func (r *Row) passed() bool { return r.ClaimedMS != nil }

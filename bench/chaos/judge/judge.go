@@ -95,7 +95,7 @@ func Judge(h *History) ([]Finding, error) {
 		(*evidence).keysAreFresh, (*evidence).limitsHold,
 		(*evidence).failuresAreExcused, (*evidence).answersAreInTime, (*evidence).orphansAnswerOnce,
 		(*evidence).simulationsLeaveNothing,
-		(*evidence).budgetsHold, (*evidence).exceededIsTrue,
+		(*evidence).budgetsHold, (*evidence).exceededIsTrue, (*evidence).grantsJudge,
 		(*evidence).outcomesAreReportedOnce, (*evidence).releasedIsFree,
 		(*evidence).redemptionsAreSteps, (*evidence).redemptionsAreTold, (*evidence).stoppedStays,
 		(*evidence).nothingPassesFreezes, (*evidence).nothingIsRecordedFrozen, (*evidence).onlyFrozenIsStopped,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -22,9 +23,13 @@ type program struct {
 type rule struct {
 	ID         string `json:"rule_id"`
 	Type       string `json:"rule_type"`
+	When       *when  `json:"when"`
 	Parameters struct {
 		Limit         json.Number `json:"limit"`
 		AmountAbove   json.Number `json:"amount_above"`
+		AmountUpTo    json.Number `json:"amount_up_to"`
+		AllowedHours  string      `json:"allowed_hours"`
+		TimeZone      string      `json:"time_zone"`
 		WindowMinutes int         `json:"window_minutes"`
 
 		MaxCount       int64    `json:"max_count"` // of budgets, as are the rest
@@ -47,25 +52,53 @@ func compile(p *Policy) (*program, error) {
 	return c, nil
 }
 
-// judge returns the decision on an amount and the rule that makes it. It evaluates the two types of
-// rules that the workload uses, in all currencies. An escalation that people approved under another
-// version is lifted if the rule is the same (S47).
-func (p *program) judge(amount string, approved *program) (decision, ruleID string) {
+// judge returns the decision on an action and the rule that makes it. It evaluates the types of rules that the workload uses, in its
+// currency. An escalation that people approved under another version is lifted if the rule is the same (S47).
+func (p *program) judge(row *Row, approved *program) (decision, ruleID string) {
 	decision = "allow"
 	for _, r := range p.rules {
+		effect := r.fires(row)
 		switch {
-		case r.Type == "max_amount" && exceeds(amount, r.Parameters.Limit):
-			return "block", r.ID
-		case r.Type == "escalate_if" && decision == "allow" && exceeds(amount, r.Parameters.AmountAbove) && !approved.has(r):
-			decision, ruleID = "escalate", r.ID
+		case effect == "block":
+			return effect, r.ID
+		case effect == "escalate" && decision == "allow" && !approved.has(r):
+			decision, ruleID = effect, r.ID
 		}
 	}
 	return decision, ruleID
 }
 
+// fires returns what a rule does to an action; empty for nothing. Budgets are judged apart (G12).
+func (r *rule) fires(row *Row) (effect string) {
+	all, lacks := r.When.match(row)
+	if lacks && r.When.OnMissing != "" {
+		return r.When.OnMissing
+	}
+	block, escalate := false, false
+	switch r.Type {
+	case "max_amount":
+		block = exceeds(row.Amount, r.Parameters.Limit)
+	case "block_if":
+		block = true
+	case "time_restriction":
+		block = !r.open(row.AtMS)
+	case "escalate_if":
+		escalate = exceeds(row.Amount, r.Parameters.AmountAbove) &&
+			(r.Parameters.AmountUpTo == "" || !exceeds(row.Amount, r.Parameters.AmountUpTo))
+	}
+	switch {
+	case all && block:
+		return "block"
+	case all && escalate:
+		return "escalate"
+	}
+	return ""
+}
+
 func (p *program) has(r rule) bool {
 	return p != nil && slices.ContainsFunc(p.rules, func(other rule) bool {
-		return other.ID == r.ID && other.Type == r.Type && other.Parameters.AmountAbove == r.Parameters.AmountAbove
+		return other.ID == r.ID && other.Type == r.Type && reflect.DeepEqual(other.Parameters, r.Parameters) &&
+			reflect.DeepEqual(other.When, r.When)
 	})
 }
 
@@ -186,7 +219,7 @@ func (e *evidence) decisionsFollowRules() {
 		if !r.passed() && !r.exceeded() {
 			continue
 		}
-		decision, rule := p.judge(r.Amount, e.approvedBy(r))
+		decision, rule := p.judge(r, e.approvedBy(r))
 		if by := p.byBudget(deref(r.RuleID)); by != "" && decision != "block" {
 			decision, rule = by, *r.RuleID // G12 judges whether the budget was exceeded
 		}
