@@ -141,6 +141,9 @@ type eventSources struct {
 func (s *eventSources) read(ctx context.Context, from EventSources, rows []EventRow) error {
 	var of [eventSourceKinds][]spend.ID
 	for i := range rows {
+		if !rows[i].Type.Known() {
+			return fmt.Errorf("event %d: unknown type %q", rows[i].Sequence, rows[i].Type)
+		}
 		source := rows[i].Type.Source()
 		of[source] = append(of[source], rows[i].Source)
 	}

@@ -1,10 +1,6 @@
 package audit
 
-import (
-	"slices"
-
-	"spendgate/audit/spend"
-)
+import "spendgate/audit/spend"
 
 // EventType is the type of an event.
 type EventType string
@@ -63,7 +59,6 @@ const (
 // eventType describes a type of events.
 type eventType struct {
 	name   EventType
-	letter byte // names it in rows of PostgreSQL
 	source EventSource
 	// complete adds to an event its source, as of the event. It is not ok if the source is missing.
 	complete func(s *eventSources, e *Event, source spend.ID) (ok bool)
@@ -71,38 +66,38 @@ type eventType struct {
 
 // eventTypes has all there are, in the interface's order.
 var eventTypes = [...]eventType{
-	{EventViolationRecorded, 'v', SourceViolation, (*eventSources).violation},
-	{EventApprovalRequested, 'r', SourceApproval, (*eventSources).request},
-	{EventApprovalDecided, 'i', SourceChange, (*eventSources).decision},
-	{EventApprovalApproved, 'a', SourceChange, (*eventSources).decision},
-	{EventApprovalDenied, 'd', SourceChange, (*eventSources).decision},
-	{EventApprovalReopened, 'R', SourceChange, (*eventSources).reopening},
-	{EventApprovalExpired, 'e', SourceChange, (*eventSources).expiry},
-	{EventApprovalWithdrawn, 'w', SourceChange, (*eventSources).expiry},
-	{EventApprovalUsed, 'u', SourceUse, (*eventSources).use},
-	{EventOutcomeReported, 'o', SourceOutcome, (*eventSources).outcome},
-	{EventOutcomeReleasePending, 'p', SourceOutcome, (*eventSources).outcome},
-	{EventOutcomeExceeded, 'x', SourceOutcome, (*eventSources).outcome},
-	{EventBudgetExhausted, 'b', SourceExhaustion, (*eventSources).exhaustion},
-	{EventBudgetThreshold, 'B', SourceExhaustion, (*eventSources).exhaustion},
-	{EventPolicyCreated, 'c', SourceChange, (*eventSources).change},
-	{EventPolicyForced, 'f', SourceChange, (*eventSources).change},
-	{EventDraftSubmitted, 'j', SourceChange, (*eventSources).change},
-	{EventDraftApproved, 'g', SourceChange, (*eventSources).change},
-	{EventDraftRejected, 'q', SourceChange, (*eventSources).change},
-	{EventKeyChanged, 'k', SourceChange, (*eventSources).change},
-	{EventCheckRedeemed, 'm', SourceOutcome, (*eventSources).outcome},
-	{EventCheckInDoubt, 'n', SourceOutcome, (*eventSources).outcome},
-	{EventCheckTakenOver, 't', SourceOutcome, (*eventSources).outcome},
-	{EventPaymentPaidTwice, 's', SourceOutcome, (*eventSources).outcome},
-	{EventFreezeCreated, 'h', SourceChange, (*eventSources).change},
-	{EventFreezeReleaseApproved, 'z', SourceChange, (*eventSources).change},
-	{EventFreezeReleased, 'l', SourceChange, (*eventSources).change},
-	{EventFreezeForced, 'F', SourceChange, (*eventSources).change},
-	{EventFreezeEnded, 'y', SourceChange, (*eventSources).change},
-	{EventGrantCreated, 'G', SourceChange, (*eventSources).change},
-	{EventGrantApproved, 'A', SourceChange, (*eventSources).change},
-	{EventGrantRevoked, 'X', SourceChange, (*eventSources).change},
+	{EventViolationRecorded, SourceViolation, (*eventSources).violation},
+	{EventApprovalRequested, SourceApproval, (*eventSources).request},
+	{EventApprovalDecided, SourceChange, (*eventSources).decision},
+	{EventApprovalApproved, SourceChange, (*eventSources).decision},
+	{EventApprovalDenied, SourceChange, (*eventSources).decision},
+	{EventApprovalReopened, SourceChange, (*eventSources).reopening},
+	{EventApprovalExpired, SourceChange, (*eventSources).expiry},
+	{EventApprovalWithdrawn, SourceChange, (*eventSources).expiry},
+	{EventApprovalUsed, SourceUse, (*eventSources).use},
+	{EventOutcomeReported, SourceOutcome, (*eventSources).outcome},
+	{EventOutcomeReleasePending, SourceOutcome, (*eventSources).outcome},
+	{EventOutcomeExceeded, SourceOutcome, (*eventSources).outcome},
+	{EventBudgetExhausted, SourceExhaustion, (*eventSources).exhaustion},
+	{EventBudgetThreshold, SourceExhaustion, (*eventSources).exhaustion},
+	{EventPolicyCreated, SourceChange, (*eventSources).change},
+	{EventPolicyForced, SourceChange, (*eventSources).change},
+	{EventDraftSubmitted, SourceChange, (*eventSources).change},
+	{EventDraftApproved, SourceChange, (*eventSources).change},
+	{EventDraftRejected, SourceChange, (*eventSources).change},
+	{EventKeyChanged, SourceChange, (*eventSources).change},
+	{EventCheckRedeemed, SourceOutcome, (*eventSources).outcome},
+	{EventCheckInDoubt, SourceOutcome, (*eventSources).outcome},
+	{EventCheckTakenOver, SourceOutcome, (*eventSources).outcome},
+	{EventPaymentPaidTwice, SourceOutcome, (*eventSources).outcome},
+	{EventFreezeCreated, SourceChange, (*eventSources).change},
+	{EventFreezeReleaseApproved, SourceChange, (*eventSources).change},
+	{EventFreezeReleased, SourceChange, (*eventSources).change},
+	{EventFreezeForced, SourceChange, (*eventSources).change},
+	{EventFreezeEnded, SourceChange, (*eventSources).change},
+	{EventGrantCreated, SourceChange, (*eventSources).change},
+	{EventGrantApproved, SourceChange, (*eventSources).change},
+	{EventGrantRevoked, SourceChange, (*eventSources).change},
 }
 
 // EventTypes returns all there are, in the interface's order.
@@ -112,15 +107,6 @@ func EventTypes() []EventType {
 		names[i] = eventTypes[i].name
 	}
 	return names
-}
-
-// EventTypeOf returns the type that rows of PostgreSQL name by a letter.
-func EventTypeOf(letter byte) (t EventType, ok bool) {
-	i := slices.IndexFunc(eventTypes[:], func(row eventType) bool { return row.letter == letter })
-	if i < 0 {
-		return "", false
-	}
-	return eventTypes[i].name, true
 }
 
 // row returns the description of a type; nil for an unknown one.
@@ -135,9 +121,6 @@ func (t EventType) row() *eventType {
 
 // Known reports whether there is such a type.
 func (t EventType) Known() bool { return t.row() != nil }
-
-// Letter returns how rows of PostgreSQL name a type that there is.
-func (t EventType) Letter() byte { return t.row().letter }
 
 // Source returns the kind of source that events of a known type have.
 func (t EventType) Source() EventSource { return t.row().source }

@@ -80,15 +80,8 @@ func sequenceEvents(ctx context.Context, db *pgx.Conn) error {
 }
 
 func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {
-	var letter byte
-	if err = row.Scan(&r.Sequence, uuid(&r.Source), &letter, &r.PolicyID, &r.AgentID); err != nil {
-		return r, err
-	}
-	var known bool
-	if r.Type, known = audit.EventTypeOf(letter); !known {
-		return r, fmt.Errorf("event %d: unknown type %q", r.Sequence, letter)
-	}
-	return r, nil
+	err = row.Scan(&r.Sequence, uuid(&r.Source), &r.Type, &r.PolicyID, &r.AgentID)
+	return r, err
 }
 
 // ViolationsOf implements audit.EventSources.

@@ -331,3 +331,15 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	f.exec(t, "SELECT recount_violations()") // of the same cluster
 	f.whole(t)
 }
+
+// TestEventsOfChangesHaveTheirTime: events of changes are as old as their change, whatever their type, so that none leaves too early.
+func TestEventsOfChangesHaveTheirTime(t *testing.T) {
+	s := newCounting(t)
+	createPolicy(t, s.reads, "p")
+	var others []string
+	must.Do(t, s.reads.QueryRow(t.Context(), `SELECT coalesce(array_agg(type), '{}') FROM changes AS c, unnest($1::text[]) AS type
+		WHERE event_at(lpad(to_hex(c.seq), 32, '0')::uuid, type) IS DISTINCT FROM c.at`, audit.EventTypes()).Scan(&others))
+	if len(others) > 0 {
+		t.Errorf("%v have another", others)
+	}
+}

@@ -55,7 +55,7 @@ func newArchivedIn(t *testing.T, tr *trail) *archived {
 	act(t, postgres.DetachViolations(t.Context(), options))
 	// Their events are numbered as if they had been committed then.
 	a.exec(`CREATE TEMPORARY TABLE ordered AS
-		SELECT source, type, row_number() OVER (ORDER BY type <> 'v' OR source >= first_id(%d), sequence) AS n FROM events;
+		SELECT source, type, row_number() OVER (ORDER BY type <> 'violation.recorded' OR source >= first_id(%d), sequence) AS n FROM events;
 		UPDATE events SET sequence = -sequence; UPDATE events AS e SET sequence = o.n FROM ordered AS o WHERE o.source = e.source
 		AND o.type = e.type;
 		DROP TABLE ordered`, begin.AddDate(0, 1, 0).UnixMilli())

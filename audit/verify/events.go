@@ -22,7 +22,7 @@ type EventState struct {
 // Event is an event with a number.
 type Event struct {
 	Sequence int64
-	Type     audit.EventType // by its letter, if a type has it
+	Type     audit.EventType // which need not be known
 	Source   spend.ID
 	At       *time.Time // of a change or an exhaustion
 	Used     spend.ID   // of the use of an approval, the check

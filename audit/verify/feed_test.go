@@ -81,8 +81,8 @@ func TestTamperedFeed(t *testing.T) {
 		return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 	}
 	blocked := tr.records[0][0]
-	seen, policy, used := number("v", id(blocked.ID)), number("c", ""), number("u", id(tr.used.ID))
-	key := number("k", "")
+	seen, policy, used := number("violation.recorded", id(blocked.ID)), number("policy.created", ""), number("approval.used", id(tr.used.ID))
+	key := number("key.changed", "")
 	for tamper, want := range map[string][]string{
 		"SELECT": nil,
 		fmt.Sprintf("DELETE FROM events WHERE sequence = %d", seen): {"removed event of violation " +
@@ -102,7 +102,7 @@ func TestTamperedFeed(t *testing.T) {
 		fmt.Sprintf("UPDATE violations SET xid = '999999999999' WHERE id = '%s'", id(blocked.ID)): {"altered event of violation " +
 			blocked.ID.Text(spend.PrefixViolation), event("inserted", seen)},
 		fmt.Sprintf("UPDATE events SET sequence = %d WHERE sequence = %d", last+1_000_001, policy): nil,
-		fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'v')", last+1, id(spend.NewID(time.Now()))): {
+		fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'violation.recorded')", last+1, id(spend.NewID(time.Now()))): {
 			"altered table event_state", event("inserted", last+1),
 		},
 	} {
@@ -200,7 +200,7 @@ func TestTamperedLimits(t *testing.T) {
 	} {
 		tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET "+set, "altered exhaustion "+id)
 	}
-	tr.bothFind("budget_exhaustions events", "UPDATE budget_exhaustions SET agent_id = 'x'; UPDATE events SET agent_id = 'x' WHERE type = 'b'",
+	tr.bothFind("budget_exhaustions events", "UPDATE budget_exhaustions SET agent_id = 'x'; UPDATE events SET agent_id = 'x' WHERE type = 'budget.exhausted'",
 		"altered exhaustion "+id)
 }
 

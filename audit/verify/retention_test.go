@@ -91,7 +91,7 @@ func TestRemovedEvents(t *testing.T) {
 			decode(repeat('00', 32), 'hex')); DELETE FROM events WHERE sequence = %[1]d`, old+1, before.UTC().Format(time.DateOnly))
 	}
 	tr.bothFind(tables, fmt.Sprintf("DELETE FROM events WHERE sequence = %d", old+1), gap, first)
-	tr.bothFind(tables, "INSERT INTO events VALUES (1, gen_random_uuid(), 'v')") // is about to be deleted
+	tr.bothFind(tables, "INSERT INTO events VALUES (1, gen_random_uuid(), 'violation.recorded')") // is about to be deleted
 	tr.bothFind(tables, "DELETE FROM violations WHERE id = '"+violations[1].Text("")+"'",
 		"removed violation "+violations[1].Text(spend.PrefixViolation), count(old))
 	// A recent event cannot be claimed to have been removed as old.

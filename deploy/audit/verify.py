@@ -55,7 +55,11 @@ APPROVAL = (
     "a.principal,a.owner,a.payment,u.check_id,d.at"
 )
 EXHAUSTED = 100
-OF_CHANGES = "iadRewcfjgqkhzlFyGAX"  # the types of events whose source is a change
+CHANGE_EVENTS = {  # the changes that are events in any case
+    b"approval.denied", b"approval.expired", b"approval.reopened", b"approval.withdrawn", b"policy.created", b"policy.forced", b"policy.draft_approved",
+    b"policy.draft_rejected", b"key.created", b"key.changed", b"freeze.created", b"freeze.release_approved", b"freeze.released", b"freeze.forced",
+    b"freeze.ended", b"grant.created", b"grant.approved", b"grant.revoked",
+}
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
@@ -1488,11 +1492,10 @@ class Verifier:
 
     def source(self, kind, source):
         """Names the source of an event of that type."""
-        number = int.from_bytes(source[8:], "big")
-        return {
-            "v": f"violation viol_{source.hex()}", "r": f"approval apr_{source.hex()}", "u": f"use of approval apr_{source.hex()}",
-            "o": f"outcome {source.hex()}", "m": f"outcome {source.hex()}", "n": f"outcome {source.hex()}", "p": f"outcome {source.hex()}", "x": f"outcome {source.hex()}", "t": f"outcome {source.hex()}", "s": f"outcome {source.hex()}", "b": f"exhaustion {source.hex()}", "B": f"exhaustion {source.hex()}",
-        }.get(kind, f"change {number} of the configuration")
+        if source[:8] == bytes(8):
+            return f"change {int.from_bytes(source, 'big')} of the configuration"
+        name = {"violation.recorded": "violation viol_", "approval.requested": "approval apr_", "approval.used": "use of approval apr_"}.get(kind)
+        return (name or ("exhaustion " if kind.startswith("budget.") else "outcome ")) + source.hex()
 
     def due(self):
         """Returns (source, type) of the events due by event_state, with policy and agent (None if unknown), and the state."""
@@ -1507,43 +1510,48 @@ class Verifier:
             query = f"SELECT {columns}, {numbered % position}, {hidden % position} FROM {table}"
             return (fields for _, fields in self.database.copy(query))
 
-        def note(source, kinds, of, at, is_due, is_hidden):
+        def note(source, types, of, is_due, is_hidden):
             if is_hidden == b"\1":
-                self.find("altered", f"event of {self.source(kinds[0], source)}")
-            for kind in kinds if is_due == b"\1" else ():
+                self.find("altered", f"event of {self.source(types[0] if types else '', source)}")
+            for kind in types if is_due == b"\1" else ():
                 due[source, kind] = of
-            return at
 
         approvals = {}
         for a, policy, agent, *end in rows("id, policy_id, agent_id", "approvals"):
             approvals[a.hex().encode()] = policy, agent
-            note(a, "r", (policy, agent), None, *end)
+            note(a, ["approval.requested"], (policy, agent), *end)
         for a, *end in rows("approval_id", "approval_uses", "position"):
-            note(a, "u", approvals.get(a.hex().encode(), (None, None)), None, *end)
+            note(a, ["approval.used"], approvals.get(a.hex().encode(), (None, None)), *end)
         for seq, kind, subject, version, said, *end in sorted(rows("seq, kind, subject, version, details", "changes", "position"), key=lambda row: row[0]):
             policy, agent = approvals.get(subject[4:], (None, None))
-            letter = {b"approval.denied": "d", b"approval.expired": "e", b"approval.reopened": "R", b"approval.withdrawn": "w", b"policy.created": "c", b"policy.forced": "f", b"policy.draft_approved": "g", b"policy.draft_rejected": "q", b"key.created": "k", b"key.changed": "k", b"freeze.created": "h", b"freeze.release_approved": "z", b"freeze.released": "l", b"freeze.forced": "F", b"freeze.ended": "y", b"grant.created": "G", b"grant.approved": "A", b"grant.revoked": "X"}.get(kind, "")
             if kind.startswith(b"freeze."):
                 scope = details(said).get("scope") or {}
                 policy, agent = (scope[n].encode() if n in scope else None for n in ("policy_id", "agent_id"))
             elif kind.startswith(b"grant."):
                 of = details(said)
                 policy, agent = (of[n].encode() if n in of else None for n in ("policy_id", "agent_id"))
+            elif kind.startswith(b"policy."):
+                policy = subject
+            types = ["approval.decided"] * (kind in (b"approval.approved", b"approval.denied"))
             if kind == b"approval.approved":
-                letter = "a" if details(said).get("completes") else ""
-            if kind == b"policy.draft_put" and version is not None:
-                letter = "j"
-            letter = "i" * (kind in (b"approval.approved", b"approval.denied")) + letter
-            note(bytes(8) + seq, letter or "k", (subject if letter in ("c", "f", "j", "g", "q") else policy, agent), None, end[0] if letter else b"\0", end[1])
+                occurred = details(said).get("completes")
+            elif kind == b"policy.draft_put":
+                occurred = version is not None
+            else:
+                occurred = kind in CHANGE_EVENTS
+            if occurred:
+                types.append({b"policy.draft_put": "policy.draft_submitted", b"key.created": "key.changed"}.get(kind, kind.decode()))
+            note(bytes(8) + seq, types, (policy, agent), *end)
         for source, policy, agent, percent, *end in rows("id, policy_id, agent_id, percent", "budget_exhaustions"):
-            note(source, "b" if integer(percent) == EXHAUSTED else "B", (policy, agent), None, *end)
+            note(source, ["budget.exhausted" if integer(percent) == EXHAUSTED else "budget.threshold"], (policy, agent), *end)
         for source, policy, agent, *end in rows("id, policy_id, agent_id", "violations"):
-            note(source, "v", (policy, agent), None, *end)
+            note(source, ["violation.recorded"], (policy, agent), *end)
         of = {check: (policy, agent) for _, (check, policy, agent) in self.database.copy("SELECT check_id, policy_id, agent_id FROM checks")}
         for source, check, status, release, excess, payment, *end in rows("outcome_id, check_id, status, release, excess, payment", "outcomes"):
             twice = "paid_twice" in ((object_of(payment or b"") or {}).get("flags") or ())
-            letters = {b"r": "m", b"t": "t", b"d": "n"}.get(status, "o") + "p" * (release == b"p") + "x" * (excess in (b"e", b"p")) + "s" * twice
-            note(source, letters, of.get(check), None, *end)
+            types = [{b"r": "check.redeemed", b"t": "check.taken_over", b"d": "check.in_doubt"}.get(status, "outcome.reported")]
+            others = {"outcome.release_pending": release == b"p", "outcome.exceeded": excess in (b"e", b"p"), "payment.paid_twice": twice}
+            note(source, types + [kind for kind, is_due in others.items() if is_due], of.get(check), *end)
         return due, state
 
     def removal(self, name, fields):
@@ -1572,9 +1580,9 @@ class Verifier:
         before, latest, change, decided, asked, gone = self.floor, None, bytes(16), False, set(), 0
 
         def happened(source, kind):
-            if kind in OF_CHANGES + "bB":
-                return times.get(source)
-            source = used.get(source) if kind == "u" else source
+            if source in times:
+                return times[source]
+            source = used.get(source) if kind == "approval.used" else source
             return source and int.from_bytes(source[:6], "big") * 1000 - EPOCH
 
         for _, (number, source, kind, policy, agent) in self.database.copy("SELECT sequence, source, type, policy_id, agent_id FROM events ORDER BY sequence"):
@@ -1583,7 +1591,7 @@ class Verifier:
                 continue
             if (number - before - 1) % 1000000:
                 self.find("removed", f"event {before + 1}")
-            before, archived = number, kind == "v" and months.get(month_of(source))
+            before, archived = number, kind == "violation.recorded" and months.get(month_of(source))
             if archived:
                 archived[0] += 1
             if (source, kind) not in due:
@@ -1592,14 +1600,14 @@ class Verifier:
             elif due.pop((source, kind)) not in (None, (policy, agent)):
                 self.find("altered", f"event {number}")
             at = happened(source, kind)
-            if kind in OF_CHANGES:
+            if source[:8] == bytes(8):
                 if source < change or source == change and not decided:
                     self.find("altered", f"event {number}")
-                change, decided = source, kind == "i"
-            elif kind == "r":
+                change, decided = source, kind == "approval.decided"
+            elif kind == "approval.requested":
                 asked.add(source)
-            elif kind == "u":
-                if source not in asked and happened(source, "r") >= self.kept_from:
+            elif kind == "approval.used":
+                if source not in asked and happened(source, "approval.requested") >= self.kept_from:
                     self.find("altered", f"event {number}")
             if at is None:
                 continue
@@ -1611,7 +1619,7 @@ class Verifier:
             at = happened(source, kind)
             if at is None or at >= self.kept_from:
                 self.find("removed", f"event of {self.source(kind, source)}")
-            elif kind != "v" or month_of(source) not in months:
+            elif kind != "violation.recorded" or month_of(source) not in months:
                 gone += 1
         for month, (n, noted) in months.items():
             begun = (datetime.date.fromisoformat(month + "-01") - datetime.date(2000, 1, 1)).days * 86400 * 1000000

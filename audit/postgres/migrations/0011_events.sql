@@ -2,15 +2,10 @@
 
 -- The feed of what happened (S51), numbered when somebody asks for it: see
 -- docs/internals/events.md. A row names its source, from which the event is read.
--- Types: v violation.recorded, r approval.requested, i approval.decided, a
--- approval.approved, d approval.denied, e approval.expired, R approval.reopened, w approval.withdrawn, u approval.used, o
--- outcome.reported, p outcome.release_pending, x outcome.exceeded, b
--- budget.exhausted, B budget.threshold, c policy.created, f policy.forced, j policy.draft_submitted, g policy.draft_approved, q policy.draft_rejected, k key.changed, m check.redeemed, t check.taken_over, n check.in_doubt,
--- s payment.paid_twice, h freeze.created, z freeze.release_approved, l freeze.released, F freeze.forced, y freeze.ended, G grant.created, A grant.approved, X grant.revoked.
 CREATE TABLE events (
     sequence  bigint PRIMARY KEY,
     source    uuid   NOT NULL, -- of a change its number
-    type      "char" NOT NULL,
+    type      text   NOT NULL, -- its name
     policy_id text,            -- null when it is of none, or its check was archived before it had a number
     agent_id  text,            -- null in the same cases
     UNIQUE (source, type)
@@ -39,7 +34,7 @@ AS $$ BEGIN SELECT c.policy_id, c.agent_id INTO find_action.policy_id, find_acti
 -- What there is to be numbered: at positions from low up to high, or of the
 -- transactions that were pending below low.
 CREATE FUNCTION event_sources(low xid8, high xid8, pending xid8[]) RETURNS TABLE
-    ("position" xid8, xid xid8, rank integer, source uuid, type "char", policy_id text, agent_id text)
+    ("position" xid8, xid xid8, rank integer, source uuid, type text, policy_id text, agent_id text)
 LANGUAGE sql STABLE
 AS $$
     SELECT c.position, c.xid, 1, lpad(to_hex(c.seq), 32, '0')::uuid, n.type,
@@ -48,35 +43,32 @@ AS $$
             CASE WHEN c.kind LIKE 'freeze.%' THEN c.details::jsonb -> 'scope' ->> 'agent_id'
                 WHEN c.kind LIKE 'grant.%' THEN c.details::jsonb ->> 'agent_id' ELSE a.agent_id END
         FROM changes AS c LEFT JOIN approvals AS a ON a.id = CASE WHEN c.kind LIKE 'approval.%' THEN substr(c.subject, 5)::uuid END,
-            LATERAL (VALUES ('i'::"char", c.kind IN ('approval.approved', 'approval.denied')),
-                (CASE c.kind WHEN 'approval.approved' THEN 'a' WHEN 'approval.denied' THEN 'd' WHEN 'approval.expired' THEN 'e' WHEN 'approval.reopened' THEN 'R' WHEN 'approval.withdrawn' THEN 'w'
-                    WHEN 'policy.created' THEN 'c' WHEN 'policy.forced' THEN 'f' WHEN 'policy.draft_put' THEN 'j' WHEN 'policy.draft_approved' THEN 'g'
-                    WHEN 'policy.draft_rejected' THEN 'q' WHEN 'freeze.created' THEN 'h' WHEN 'freeze.release_approved' THEN 'z' WHEN 'freeze.released' THEN 'l'
-                    WHEN 'freeze.forced' THEN 'F' WHEN 'freeze.ended' THEN 'y'
-                    WHEN 'grant.created' THEN 'G' WHEN 'grant.approved' THEN 'A' WHEN 'grant.revoked' THEN 'X' ELSE 'k' END::"char", CASE c.kind
+            LATERAL (VALUES ('approval.decided', c.kind IN ('approval.approved', 'approval.denied')),
+                (CASE c.kind WHEN 'policy.draft_put' THEN 'policy.draft_submitted' WHEN 'key.created' THEN 'key.changed' ELSE c.kind END, CASE c.kind
                     WHEN 'approval.approved' THEN completes_approval(c.details)
                     WHEN 'policy.draft_put' THEN c.version IS NOT NULL
                     ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
                         'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' OR c.kind LIKE 'grant.%' END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
-    SELECT u.position, u.xid, 2, u.approval_id, 'u', a.policy_id, a.agent_id
+    SELECT u.position, u.xid, 2, u.approval_id, 'approval.used', a.policy_id, a.agent_id
         FROM approval_uses AS u JOIN approvals AS a ON a.id = u.approval_id
         WHERE u.position > '0' AND u.position >= coalesce(pending[1], low) AND u.position < high AND (u.position >= low OR u.xid = ANY (pending))
     UNION ALL
-    SELECT b.xid, b.xid, 3, b.id, CASE WHEN b.percent = 100 THEN 'b'::"char" ELSE 'B' END, b.policy_id, b.agent_id
+    SELECT b.xid, b.xid, 3, b.id, CASE WHEN b.percent = 100 THEN 'budget.exhausted' ELSE 'budget.threshold' END, b.policy_id, b.agent_id
         FROM budget_exhaustions AS b WHERE b.xid > '0' AND (b.xid >= low AND b.xid < high OR b.xid = ANY (pending))
     UNION ALL
-    SELECT v.xid, v.xid, 4, v.id, 'v', v.policy_id, v.agent_id
+    SELECT v.xid, v.xid, 4, v.id, 'violation.recorded', v.policy_id, v.agent_id
         FROM violations AS v WHERE v.xid > '0' AND (v.xid >= low AND v.xid < high OR v.xid = ANY (pending))
     UNION ALL
-    SELECT a.xid, a.xid, 5, a.id, 'r', a.policy_id, a.agent_id
+    SELECT a.xid, a.xid, 5, a.id, 'approval.requested', a.policy_id, a.agent_id
         FROM approvals AS a WHERE a.xid > '0' AND (a.xid >= low AND a.xid < high OR a.xid = ANY (pending))
     UNION ALL
     SELECT o.xid, o.xid, n.rank, o.outcome_id, n.type, k.policy_id, k.agent_id
-        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES (6, 'o'::"char", o.number > 0), (7, 'p', o.release = 'p'), (8, 'x', o.excess IN ('e', 'p')),
-            (9, 'm', o.status = 'r'), (10, 'n', o.status = 'd'), (11, 't', o.status = 't'),
-            (12, 's', o.payment LIKE '%"flags":[%"paid_twice"%')) AS n (rank, type, occurred)
+        FROM outcomes AS o, LATERAL find_action(o.check_id) AS k, LATERAL (VALUES
+            (6, 'outcome.reported', o.number > 0), (7, 'outcome.release_pending', o.release = 'p'), (8, 'outcome.exceeded', o.excess IN ('e', 'p')),
+            (9, 'check.redeemed', o.status = 'r'), (10, 'check.in_doubt', o.status = 'd'), (11, 'check.taken_over', o.status = 't'),
+            (12, 'payment.paid_twice', o.payment LIKE '%"flags":[%"paid_twice"%')) AS n (rank, type, occurred)
         WHERE o.xid > '0' AND (o.xid >= low AND o.xid < high OR o.xid = ANY (pending)) AND n.occurred
 $$;
 
@@ -154,7 +146,7 @@ BEGIN
         state.last := state.last + lost_at_most;
     END IF;
     INSERT INTO events (sequence, source, type, policy_id, agent_id)
-        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'i'), s.source, s.type, s.policy_id, s.agent_id
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'approval.decided'), s.source, s.type, s.policy_id, s.agent_id
         FROM event_sources(state.below, coalesce(next, pg_snapshot_xmax(seen)), state.pending) AS s
         WHERE pg_visible_in_snapshot(s.xid, seen);
     GET DIAGNOSTICS added = ROW_COUNT;
@@ -175,7 +167,7 @@ DECLARE
 BEGIN
     SELECT * INTO STRICT state FROM event_state;
     INSERT INTO events (sequence, source, type, policy_id, agent_id)
-        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'i'), s.source, s.type, s.policy_id, s.agent_id
+        SELECT state.last + row_number() OVER (ORDER BY s.position, s.xid < s.position, s.rank, s.source, s.type <> 'approval.decided'), s.source, s.type, s.policy_id, s.agent_id
         FROM event_sources(state.below, '18446744073709551615', state.pending) AS s;
     GET DIAGNOSTICS added = ROW_COUNT;
     FOREACH name IN ARRAY ARRAY['violations', 'approvals', 'outcomes', 'budget_exhaustions', 'batches', 'approval_uses', 'changes'] LOOP
@@ -210,14 +202,14 @@ AS $$
 $$;
 
 -- When what an event is of happened; null when that is not there.
-CREATE FUNCTION event_at(source uuid, type "char") RETURNS timestamptz
+CREATE FUNCTION event_at(source uuid, type text) RETURNS timestamptz
 LANGUAGE sql STABLE
 AS $$
     SELECT CASE
-        WHEN type IN ('i', 'a', 'd', 'e', 'w', 'c', 'f', 'j', 'g', 'q', 'k', 'h', 'z', 'l', 'F', 'y') THEN
+        WHEN source < '00000000-0000-0001-0000-000000000000' THEN -- the number of a change
             (SELECT c.at FROM changes AS c WHERE c.seq = ('x' || right(replace(source::text, '-', ''), 16))::bit(64)::bigint)
-        WHEN type IN ('b', 'B') THEN (SELECT b.at FROM budget_exhaustions AS b WHERE b.id = source)
-        ELSE from_ms(('x' || left(replace((CASE WHEN type = 'u' THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = source)
+        WHEN type LIKE 'budget.%' THEN (SELECT b.at FROM budget_exhaustions AS b WHERE b.id = source)
+        ELSE from_ms(('x' || left(replace((CASE WHEN type = 'approval.used' THEN (SELECT u.check_id FROM approval_uses AS u WHERE u.approval_id = source)
             ELSE source END)::text, '-', ''), 12))::bit(48)::bigint) END
 $$;
 
