@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"spendgate/audit/spend"
 	"spendgate/hotpath/wire"
 )
 
@@ -125,6 +124,3 @@ func (h *Health) accept(reply) error {
 	}
 	return nil
 }
-
-// SamePrincipal reports whether two names are one principal: by case folding (S62).
-func SamePrincipal(a, b string) bool { return spend.FoldName(a) == spend.FoldName(b) }

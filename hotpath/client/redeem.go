@@ -60,14 +60,6 @@ type RedeemRequest struct {
 	IdempotencyKey string `json:"-"`
 }
 
-// RedeemFor returns the request for exactly this action.
-func RedeemFor(a Action) RedeemRequest {
-	return RedeemRequest{
-		AgentID: a.AgentID, PolicyID: a.PolicyID, ActionType: a.ActionType, Amount: &a.Amount, Currency: a.Currency, Counterparty: a.Counterparty,
-		PaymentMethod: a.PaymentMethod, MerchantOrVendor: a.MerchantOrVendor, Metadata: a.Metadata,
-	}
-}
-
 // Redemption is the permission to carry an action out, once.
 type Redemption struct {
 	wire.Redemption
