@@ -36,10 +36,7 @@ func tally(outcomes []outcome) (allowed int, reasons map[spend.Reason]int, faile
 
 func (f *fleet) used(t *testing.T, policyID, ruleID, subject string) string {
 	t.Helper()
-	usages, err := f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID(policyID, ruleID, 1, subject)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	usages := must.Get(f.store.CounterUsages(t.Context(), []spend.Counter{{ID: spend.CounterID(policyID, ruleID, 1, subject)}}))(t)
 	return fmt.Sprint(usages[0].Used, " ", usages[0].Count)
 }
 

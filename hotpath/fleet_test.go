@@ -292,12 +292,9 @@ func realBackend(redisURL string) backend {
 	return backend{
 		name: "real",
 		store: func(t *testing.T) audit.Store {
-			s, err := postgres.Open(t.Context(), postgres.Options{
+			s := must.Get(postgres.Open(t.Context(), postgres.Options{
 				URL: servers.TestMigrated(t, postgres.Migrate), Logger: slog.New(slog.DiscardHandler), Migrate: true,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			t.Cleanup(s.Close)
 			return s
 		},
@@ -323,10 +320,7 @@ func embeddedBackend() backend {
 	return backend{
 		name: "embedded",
 		store: func(t *testing.T) audit.Store {
-			s, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler)))(t)
 			t.Cleanup(s.Close)
 			return s
 		},

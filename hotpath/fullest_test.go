@@ -8,15 +8,13 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // fills returns what a node knows of how full budgets are.
 func (f *fleet) fills(node int) string {
 	f.t.Helper()
-	fills, err := f.nodes[node].FullestBudgets(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	fills := must.Get(f.nodes[node].FullestBudgets(f.t.Context()))(f.t)
 	var texts []string
 	for _, b := range fills {
 		texts = append(texts, fmt.Sprintf("%s %s %.3g", b.PolicyID, b.RuleID, b.Share))
@@ -73,9 +71,7 @@ func TestHowFullBudgetsAre(t *testing.T) {
 		f.check(0, under(refundOf(t, "100", "of-another"), "c"))
 		says(0, "[b daily 0.25 c all 0.025 c daily 0.1]")
 		newer := &audit.Policy{PolicyID: "b", Name: "b", Rules: `[{"rule_id":"a","rule_type":"of a newer release","parameters":{}}]`}
-		if err := f.store.CreatePolicy(t.Context(), audit.Actor{}, newer, audit.NewBudgets{Drop: []string{"daily"}}, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.store.CreatePolicy(t.Context(), audit.Actor{}, newer, audit.NewBudgets{Drop: []string{"daily"}}, time.Now()))
 		f.post(0, "d", budgetRules) // by which nodes read versions again
 		f.check(0, refundOf(t, "8", "no-budget"))
 		says(0, "[c all 0.025 c daily 0.1]")

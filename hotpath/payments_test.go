@@ -12,6 +12,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -167,17 +168,13 @@ func TestPaymentRuns(t *testing.T) {
 		a := refundOf(t, "10", "c")
 		first := p.must("the first", a, nonce(1), audit.PaymentRedeemed, true)
 		p.must("another nonce", a, nonce(2), audit.PaymentRedeemed, false)
-		if err := p.ended(first, spend.Gateway, spend.Failed, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(first, spend.Gateway, spend.Failed, 0))
 		p.must("a late repetition", a, nonce(1), audit.PaymentFree, false)
 		second := p.must("the next attempt", a, nonce(2), audit.PaymentRedeemed, true)
 		if second.Payment.Attempt != 2 || second.Payment.Redeemed.Payment.ExecutionID == first.Payment.Redeemed.Payment.ExecutionID {
 			t.Errorf("attempt %d has the execution_id of the first", second.Payment.Attempt)
 		}
-		if err := p.ended(second, spend.Gateway, spend.Executed, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(second, spend.Gateway, spend.Executed, 0))
 		p.must("its own nonce", a, nonce(2), audit.PaymentExecuted, false)
 		if answer := p.must("a new nonce", a, nonce(3), audit.PaymentExecuted, false); answer.Check.ID != second.Check.ID {
 			t.Error("another check is shown")
@@ -236,9 +233,7 @@ func TestTruthAfterATakeOver(t *testing.T) {
 		take := nonce(2)
 		take.TakeOver = time.Hour
 		second := p.must("taken over", a, take, audit.PaymentRedeemed, true)
-		if err := p.ended(second, spend.Gateway, spend.Failed, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(second, spend.Gateway, spend.Failed, 0))
 		if err := p.ended(first, spend.Gateway, spend.Executed, 0); err != nil {
 			t.Fatalf("the former redeemer executed: %v", err)
 		}
@@ -266,9 +261,7 @@ func TestPaymentAsksPeople(t *testing.T) {
 		other := hotpath.PaymentRequest{Key: "denied"}
 		b := refundOf(t, "300", "d")
 		asked = p.must("asked", b, other, audit.PaymentWaiting, false)
-		if err := f.decide(asked.Payment.Approval, "ann", false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.decide(asked.Payment.Approval, "ann", false))
 		p.must("denied", b, other, audit.PaymentDenied, false)
 		b.Amount = refundOf(t, "50", "d").Amount
 		p.must("another action", b, other, audit.PaymentOpen, false)
@@ -282,9 +275,7 @@ func TestLapse(t *testing.T) {
 		p := newPayer(f)
 		a := under(refundOf(t, "80", "c"), "days")
 		open := p.must("open", a, hotpath.PaymentRequest{}, audit.PaymentOpen, false)
-		if err := f.nodes[0].Lapses(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.nodes[0].Lapses(t.Context()))
 		p.must("too early", a, hotpath.PaymentRequest{}, audit.PaymentOpen, false)
 		var all sync.WaitGroup
 		var answer hotpath.Answer
@@ -331,9 +322,7 @@ func TestKilledFleetGivesBack(t *testing.T) {
 			t.Fatalf("%s is used, want all", used)
 		}
 		f.nodes[0].close()
-		if err := f.nodes[1].Lapses(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.nodes[1].Lapses(t.Context()))
 		if used := f.used(t, "days", "all", "[]"); used != "0 0" {
 			t.Errorf("%s is used, want nothing", used)
 		}
@@ -353,17 +342,13 @@ func TestRoundBefore(t *testing.T) {
 		a, asked := refundOf(t, "10", "c"), nonce(1)
 		asked.Hours = 1
 		first := p.must("the first round", a, asked, audit.PaymentRedeemed, true)
-		if err := p.ended(first, spend.Gateway, spend.Executed, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(first, spend.Gateway, spend.Executed, 0))
 		next, err := p.pay(1, a, hotpath.PaymentRequest{})
 		if err != nil || next.Check.ID == first.Check.ID || next.Check.Payment.Round != 1 {
 			t.Fatalf("the next round: %+v, %v", next.Payment, err)
 		}
 		for number, status := range []spend.Status{spend.Failed, spend.Executed} {
-			if err := p.ended(first, spend.Executor, status, number+1); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.ended(first, spend.Executor, status, number+1))
 		}
 		p.must("the present round", a, hotpath.PaymentRequest{}, audit.PaymentOpen, false)
 	})
@@ -382,9 +367,7 @@ func TestPaymentLateByTheStoresClock(t *testing.T) {
 		payment := spend.Payment{Namespace: old.Namespace, Key: "order"}
 		payment, old.Payment = payment.WithCheck(&old, 0, spend.Hash{})
 		old.Payments = []spend.PaymentChange{{To: payment}}
-		if err := audittest.Record(t.Context(), f.store, &old); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), f.store, &old))
 		answer, err := p.pay(1, old.Action, nonce(1))
 		if err != nil || answer.Check.ID == old.ID || answer.Payment.Attempt != 2 {
 			t.Errorf("%+v, %v", answer.Payment, err)

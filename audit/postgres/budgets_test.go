@@ -67,11 +67,9 @@ func TestServerLacksCommits(t *testing.T) {
 	}
 	lacks := func() (lacks string) {
 		t.Helper()
-		if err := s.reads.QueryRow(t.Context(), `SELECT concat_ws(',', CASE WHEN ms = 0 THEN 'horizon' END,
+		must.Do(t, s.reads.QueryRow(t.Context(), `SELECT concat_ws(',', CASE WHEN ms = 0 THEN 'horizon' END,
 				CASE WHEN NOT EXISTS (SELECT FROM budget_principals) THEN 'principals' END,
-				CASE WHEN NOT EXISTS (SELECT FROM budget_exhaustions) THEN 'exhaustions' END) FROM horizon`).Scan(&lacks); err != nil {
-			t.Fatal(err)
-		}
+				CASE WHEN NOT EXISTS (SELECT FROM budget_exhaustions) THEN 'exhaustions' END) FROM horizon`).Scan(&lacks))
 		return lacks
 	}
 	connections := int64(cap(s.writers.idle))
@@ -126,10 +124,8 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	for waits := false; !waits && len(done) == 0; time.Sleep(time.Millisecond) {
-		if err := s.reads.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
-			int(tx.Conn().PgConn().PID())).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.reads.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
+			int(tx.Conn().PgConn().PID())).Scan(&waits))
 	}
 	return errors.Join(tx.Commit(t.Context()), <-done)
 }

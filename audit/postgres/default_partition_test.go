@@ -27,10 +27,7 @@ func TestDefaultPartition(t *testing.T) {
 	ctx := t.Context()
 	registry := prometheus.NewRegistry()
 	url := migrated(t)
-	s, err := Open(ctx, Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(ctx, Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry}))(t)
 	t.Cleanup(s.Close)
 	mustShow := func(want string) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"spendgate/audit/audittest"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestNumeric demands that amounts are kept exactly as the server would keep
@@ -26,16 +27,12 @@ func TestNumeric(t *testing.T) {
 		if c.Action.Amount, err = spend.ParseAmount(text); err != nil {
 			t.Fatal(err)
 		}
-		if err := audittest.Record(t.Context(), s, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(t.Context(), s, c))
 		var kept string
 		var same bool
-		if err := s.reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+
+		must.Do(t, s.reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+
 			"::numeric) FROM checks WHERE check_id = $1",
-			[16]byte(c.ID)).Scan(&kept, &same); err != nil {
-			t.Fatal(err)
-		}
+			[16]byte(c.ID)).Scan(&kept, &same))
 		if kept != text || !same {
 			t.Errorf("%s is kept as %s", text, kept)
 		}

@@ -84,13 +84,10 @@ func (f *feeding) begun(t *testing.T) pgx.Tx {
 
 func createPolicy(t *testing.T, db querier, id string) {
 	t.Helper()
-	rows, err := db.Query(context.Background(),
+	rows := must.Get(db.Query(context.Background(),
 		"SELECT create_policy($1, '', '', '[]', '', NULL, NULL, 1, 1000000, NULL, NULL, '', NULL, "+
 			"ROW('system', NULL, NULL, NULL, NULL, NULL)::actor)",
-		id)
-	if err != nil {
-		t.Fatal(err)
-	}
+		id))(t)
 	if rows.Close(); rows.Err() != nil {
 		t.Fatal(rows.Err())
 	}

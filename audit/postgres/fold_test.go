@@ -105,12 +105,9 @@ func (l *longChain) left(t *testing.T) int {
 func (l *longChain) counted(t *testing.T) []audit.CheckCount {
 	t.Helper()
 	until := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
-	counts, err := l.CheckCounts(t.Context(), audit.CountQuery{
+	counts := must.Get(l.CheckCounts(t.Context(), audit.CountQuery{
 		From: until.AddDate(0, 0, -20), Until: until, Step: 24 * time.Hour, PolicyID: "p",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return counts
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // addOutcomes adds one of each check.
@@ -28,16 +29,11 @@ func historyReads(t *testing.T, s *Store, when string) {
 		{"days with few checks", 31, 50, maxHistoryDays, 20},
 		{"days without any", 60, 90, maxHistoryDays, 0},
 	} {
-		tx, err := s.reads.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(s.reads.Begin(t.Context()))(t)
 		counted := func() (scans, checks, outcomes int) {
-			if err := tx.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_tup_fetch) FILTER (WHERE relname LIKE 'checks%'),
+			must.Do(t, tx.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_tup_fetch) FILTER (WHERE relname LIKE 'checks%'),
 				sum(idx_tup_fetch) FILTER (WHERE relname = 'outcomes') FROM pg_stat_xact_user_tables
-				WHERE relname LIKE 'checks%' OR relname = 'outcomes'`).Scan(&scans, &checks, &outcomes); err != nil {
-				t.Fatal(err)
-			}
+				WHERE relname LIKE 'checks%' OR relname = 'outcomes'`).Scan(&scans, &checks, &outcomes))
 			return scans, checks, outcomes
 		}
 		scans, checks, outcomes := counted() // of transactions before on this connection

@@ -42,10 +42,8 @@ func TestMigrateTogether(t *testing.T) {
 		t.Error(err)
 	}
 	var versions, epochs, partitions int
-	if err := s.reads.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM epoch),
-		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'checks'::regclass)`).Scan(&versions, &epochs, &partitions); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.reads.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM epoch),
+		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'checks'::regclass)`).Scan(&versions, &epochs, &partitions))
 	if want := daysBehind + 1 + daysAhead + 1; versions != len(migrations()) || epochs != 1 || partitions != want {
 		t.Errorf("%d migrations, %d epochs, %d partitions (want %d)", versions, epochs, partitions, want)
 	}
@@ -331,9 +329,7 @@ func TestRunbookSQL(t *testing.T) {
 		must.Do(t, audittest.Record(t.Context(), s, check))
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "p", Rules: "[]"}
-	if err := s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Date(2026, 11, 20, 1, 2, 3, 0, time.UTC)))
 	leaked := sha256.Sum256([]byte("svc_live_0123456789abcdef0123456789abcdef")) // the page's
 	k := &audit.Key{ID: spend.NewID(time.Now()), Hash: leaked, Name: "leaked", RateLimitRPM: 1, CreatedAt: time.Now()}
 	must.Do(t, s.CreateKey(t.Context(), audit.Actor{}, k))

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // entries are the entries of a batch.
@@ -21,19 +22,14 @@ func (tr *trail) entries(chainID spend.ID, seq int64) []chain.Entry {
 		Scan(&raw); err != nil {
 		tr.t.Fatal(err)
 	}
-	entries, err := chain.ParseEntries(raw)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	entries := must.Get(chain.ParseEntries(raw))(tr.t)
 	return entries
 }
 
 // last is the number of a chain's last batch.
 func (tr *trail) last(chainID spend.ID) (seq int64) {
 	tr.t.Helper()
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT max(seq) FROM batches WHERE chain_id = $1", [16]byte(chainID)).Scan(&seq); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.conn.QueryRow(tr.t.Context(), "SELECT max(seq) FROM batches WHERE chain_id = $1", [16]byte(chainID)).Scan(&seq))
 	return seq
 }
 
@@ -231,11 +227,8 @@ func (tr *trail) row(id spend.ID) []byte {
 	tr.t.Helper()
 	var out bytes.Buffer
 	columns := strings.ReplaceAll(strings.Join(chain.Checks().Columns(), ","), "amount", "amount::text")
-	_, err := tr.conn.PgConn().CopyTo(tr.t.Context(), &out,
-		fmt.Sprintf("COPY (SELECT %s FROM checks WHERE check_id = '%s') TO STDOUT (FORMAT binary)", columns, id.Text("")))
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Get(tr.conn.PgConn().CopyTo(tr.t.Context(), &out,
+		fmt.Sprintf("COPY (SELECT %s FROM checks WHERE check_id = '%s') TO STDOUT (FORMAT binary)", columns, id.Text(""))))(tr.t)
 	const header, trailer = 19, 2
 	return out.Bytes()[header : out.Len()-trailer]
 }

@@ -116,7 +116,7 @@ func TestTamperedFeed(t *testing.T) {
 		return fmt.Sprintf("UPDATE events SET sequence = -1 WHERE sequence = %[1]d; "+
 			"UPDATE events SET sequence = %[1]d WHERE sequence = %[2]d; UPDATE events SET sequence = %[2]d WHERE sequence = -1", a, b)
 	}
-	asked := number("r", id(tr.used.ID))
+	asked := number("approval.requested", id(tr.used.ID))
 	tr.bothFind("events", swap(asked, used), event("altered", asked))
 	tr.agreeOn(swap(policy, key))
 	tr.agreeOn("UPDATE event_state SET below = '1'")

@@ -19,10 +19,7 @@ import (
 func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 	t.Helper()
 	url := fleet.TestMigrated(t, postgres.Migrate)
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true}))(t)
 	t.Cleanup(store.Close)
 	epoch := must.Get(store.Epoch(t.Context()))(t)
 	then := time.Now().Add(-40 * 24 * time.Hour)

@@ -1580,8 +1580,8 @@ class Verifier:
         before, latest, change, decided, asked, gone = self.floor, None, bytes(16), False, set(), 0
 
         def happened(source, kind):
-            if source in times:
-                return times[source]
+            if source[:8] == bytes(8) or kind.startswith("budget."):
+                return times.get(source)
             source = used.get(source) if kind == "approval.used" else source
             return source and int.from_bytes(source[:6], "big") * 1000 - EPOCH
 

@@ -142,13 +142,10 @@ func playCase(t *testing.T, file caseFile, c conformanceCase) {
 	if c.Options["admin_only"] == true {
 		apiKey = ""
 	}
-	client, err := New(Options{
+	client := must.Get(New(Options{
 		BaseURL: server.URL, APIKey: apiKey, AdminKey: file.AdminKey,
 		Attempts: int(option("attempts")), AttemptTimeout: seconds("attempt_timeout"), MaxWait: seconds("max_wait"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var waits []time.Duration
 	client.pause = func(ctx context.Context, d time.Duration) error { waits = append(waits, d); return ctx.Err() }
 	ctx := t.Context()

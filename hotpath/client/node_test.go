@@ -304,10 +304,7 @@ func keys(t *testing.T, c *client.Client) {
 // itself reads.
 // A released check's answer, given again, permits nothing.
 func outcomes(t *testing.T, node *fleet.Dev, c *client.Client) {
-	made, err := c.CreateKey(t.Context(), client.KeyRequest{Name: "executor", Grants: client.Grants{Role: "executor"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(c.CreateKey(t.Context(), client.KeyRequest{Name: "executor", Grants: client.Grants{Role: "executor"}}))(t)
 	executor := must.Get(client.New(client.Options{BaseURL: node.API, APIKey: made.APIKey}))(t)
 	a := client.Action{
 		AgentID: "a", PolicyID: "p:1", ActionType: client.Refund, Amount: amount(t, "30"), Currency: "USD", Counterparty: "reported",

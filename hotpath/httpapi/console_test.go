@@ -42,10 +42,7 @@ func TestConsoleHeaders(t *testing.T) {
 			t.Errorf("the policy has %s", part)
 		}
 	}
-	beside, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/console", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	beside := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/console", http.NoBody))(t)
 	r := must.Get(http.DefaultTransport.RoundTrip(beside))(t)
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/console/" {
 		t.Errorf("/console: %d %v", r.StatusCode, err)

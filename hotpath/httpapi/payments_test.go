@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // paid is one request about payments, and what its answer says. The request is "METHOD path" or, of a check, only members of its
@@ -256,20 +258,12 @@ func TestPaymentOfAClosedConnection(t *testing.T) {
 	p.runs(paid{"is read", "ann", "GET /v1/approvals/{a}", 200, nil, "h=action_hash"})
 	body := p.with(`"payment_key":"k","amount":200,` + nonceA)
 	for range 2 {
-		conn, err := net.Dial("tcp", p.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = fmt.Fprintf(conn, "POST /v1/checks HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nPrefer: wait=20\r\n"+
+		conn := must.Get(net.Dial("tcp", p.address))(t)
+		must.Get(fmt.Fprintf(conn, "POST /v1/checks HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\nPrefer: wait=20\r\n"+
 			"Content-Type: application/json\r\n"+
-			"Content-Length: %d\r\n\r\n%s", p.keys["gateway"], len(body), body)
-		if err != nil {
-			t.Fatal(err)
-		}
+			"Content-Length: %d\r\n\r\n%s", p.keys["gateway"], len(body), body))(t)
 		time.Sleep(500 * time.Millisecond) // it waits now
-		if err := conn.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, conn.Close())
 	}
 	p.runs(paid{"is approved", "ann", `POST /v1/approvals/{a}/approve {"action_hash":"{h}"}`, 200, nil, ""})
 	time.Sleep(500 * time.Millisecond)

@@ -182,11 +182,8 @@ func TestRenewedToken(t *testing.T) {
 	got := ""
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }))
 	defer web.Close()
-	file, err := Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: "+web.URL+
-		"\n    headers: {Authorization: {file: token}}\n    tools: {}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: "+web.URL+
+		"\n    headers: {Authorization: {file: token}}\n    tools: {}\n")))(t)
 	r := newRemote(file.Upstreams["psp"])
 	wants := func(want string) {
 		t.Helper()
@@ -210,11 +207,8 @@ func TestSecretOfPipe(t *testing.T) {
 		t.Skip(err)
 	}
 	go func() { _ = os.WriteFile(pipe, []byte("first"), 0o600) }() // waits for who reads
-	file, err := Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: http://127.0.0.1:1\n"+
-		"    headers: {Authorization: {file: token}}\n    tools: {}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: http://127.0.0.1:1\n"+
+		"    headers: {Authorization: {file: token}}\n    tools: {}\n")))(t)
 	got := make(chan string, 1)
 	go func() { got <- file.Upstreams["psp"].Headers["Authorization"].now() }()
 	select {

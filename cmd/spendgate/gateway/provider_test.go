@@ -144,17 +144,11 @@ func newServiceOn(t *testing.T, dev *fleet.Dev) *service {
 	}
 	s.rules(t, `{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":500,"currency":"USD"}}`,
 		`{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":400,"approval":{}}}`)
-	key, err := s.api.CreateKey(t.Context(), client.KeyRequest{
+	key := must.Get(s.api.CreateKey(t.Context(), client.KeyRequest{
 		Name: "gateway", RateLimitRPM: new(10_000), Grants: client.Grants{Role: "gateway", Principal: s.policy},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.key = key.APIKey
-	s.own, err = client.New(client.Options{BaseURL: dev.API, APIKey: s.key, HTTPClient: &http.Client{Transport: s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.own = must.Get(client.New(client.Options{BaseURL: dev.API, APIKey: s.key, HTTPClient: &http.Client{Transport: s}}))(t)
 	return s
 }
 

@@ -49,10 +49,7 @@ func approved(t *testing.T, p *program) {
 	}
 
 	admin := must.Get(client.New(client.Options{BaseURL: p.node.API, AdminKey: p.node.AdminKey}))(t)
-	made, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: "person", Grants: client.Grants{Role: "approver"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(admin.CreateKey(t.Context(), client.KeyRequest{Name: "person", Grants: client.Grants{Role: "approver"}}))(t)
 	person := must.Get(client.New(client.Options{BaseURL: p.node.API, APIKey: made.APIKey}))(t)
 	pending := must.Get(person.Approval(t.Context(), approvalID, 0))(t)
 	go func() {

@@ -80,10 +80,7 @@ func (p *program) http(t *testing.T, token string) string {
 
 func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	t.Helper()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil))(t)
 	t.Cleanup(func() {
 		if err := session.Close(); err != nil {
 			t.Error(err)

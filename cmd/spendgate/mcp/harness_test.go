@@ -112,10 +112,7 @@ func connect(t *testing.T, s *Server) *sdk.ClientSession {
 
 func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	t.Helper()
-	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := must.Get(sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil))(t)
 	t.Cleanup(func() { _ = session.Close() })
 	return session
 }
