@@ -23,8 +23,7 @@ func (a *API) getApprovals(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	now := time.Now()
 	if query.waiting {
 		page, err := a.authorizer.WaitingFor(ctx, x.access, hotpath.WaitingQuery{ApprovalQuery: query.ApprovalQuery, From: query.from})
@@ -108,9 +107,7 @@ func (a *API) getApproval(x *exchange) error {
 
 // answerApproval answers with an approval as it is now.
 func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
-	ctx, cancel := x.readContext()
-	defer cancel()
-	left, err := a.authorizer.BudgetsLeft(ctx, approval)
+	left, err := a.authorizer.BudgetsLeft(x.readContext(), approval)
 	if err != nil {
 		return err
 	}

@@ -112,9 +112,7 @@ func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	b, err := a.store.Backtest(ctx, id)
+	b, err := a.store.Backtest(x.readContext(), id)
 	if err != nil {
 		return nil, orAbsent(err, errBacktestNotFound)
 	}
@@ -145,9 +143,7 @@ func (a *API) postCancel(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	if b, err = a.authorizer.CancelBacktest(ctx, x.access, b, a.isAdmin(x)); err != nil {
+	if b, err = a.authorizer.CancelBacktest(x.readContext(), x.access, b, a.isAdmin(x)); err != nil {
 		return orAbsent(err, errBacktestNotFound)
 	}
 	return respond(x, 200, backtestResultForm, backtestResultOf(b))
@@ -175,9 +171,7 @@ func (a *API) getBacktests(x *exchange) error {
 		return err
 	}
 	q.PolicyIDs = x.access.Bounds().PolicyIDs
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, more, err := a.store.ListBacktests(ctx, q)
+	page, more, err := a.store.ListBacktests(x.readContext(), q)
 	if err != nil {
 		return err
 	}
@@ -213,9 +207,7 @@ func (a *API) getFlips(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	texts, more, err := a.store.BacktestFlips(ctx, b.ID, behind, limit)
+	texts, more, err := a.store.BacktestFlips(x.readContext(), b.ID, behind, limit)
 	if err != nil {
 		return err
 	}

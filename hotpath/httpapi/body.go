@@ -100,8 +100,11 @@ func (a *API) hold(x *exchange, n int) bool {
 	return true
 }
 
-// release gives back the bytes that were reserved for the body of a request.
+// release gives back the bytes that were reserved for the body of a request, and ends its reads.
 func (x *exchange) release() {
+	if x.endReading != nil {
+		x.endReading()
+	}
 	if x.counted != nil {
 		x.counted.release(x.held)
 	}

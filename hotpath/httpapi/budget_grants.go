@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -124,9 +123,7 @@ func (a *API) getGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	g, err := a.authorizer.GrantOf(ctx, x.access, id)
+	g, err := a.authorizer.GrantOf(x.readContext(), x.access, id)
 	if err != nil {
 		return err
 	}
@@ -155,9 +152,7 @@ func (a *API) getGrants(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, err := a.authorizer.ListGrants(ctx, x.access, q)
+	page, err := a.authorizer.ListGrants(x.readContext(), x.access, q)
 	if err != nil {
 		return err
 	}
@@ -197,21 +192,11 @@ func (a *API) postRevokeGrant(x *exchange) error {
 
 // grantDecision reads the body of a decision about a grant, which may be absent, and its path.
 func (x *exchange) grantDecision() (note string, id spend.ID, err error) {
-	if len(bytes.TrimSpace(x.body)) == 0 {
-		err = x.noQuery()
-	} else {
-		err = x.decode(func(r *reader) error {
-			for r.next() {
-				if r.name == "note" {
-					note = r.optionalText()
-				} else {
-					r.unknown()
-				}
-			}
-			r.checkLength("note", note, spend.MaxNote)
-			return r.faults.Err()
-		})
-	}
+	err = x.decodeOptional(func(r *reader) error {
+		note = r.onlyNote()
+		r.checkLength("note", note, spend.MaxNote)
+		return r.faults.Err()
+	})
 	if err != nil {
 		return "", id, err
 	}

@@ -14,9 +14,7 @@ func (a *API) getBudgets(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, err := a.authorizer.Budgets(ctx, x.access, query)
+	page, err := a.authorizer.Budgets(x.readContext(), x.access, query)
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,7 @@ func (x *exchange) setBecame(course *spend.Course) {
 
 // getCheck answers GET /v1/checks/{check_id}.
 func (a *API) getCheck(x *exchange) error {
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	check, err := a.readCheck(ctx, x)
 	if err != nil {
 		return err

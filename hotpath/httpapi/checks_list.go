@@ -41,8 +41,7 @@ func (a *API) getChecks(x *exchange) error {
 	default:
 		query.Payment, query.AskedBy = a.authorizer.PaymentIn(query.AskedBy, query.paymentKey), ""
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	page, err := a.store.ListChecks(ctx, query.CheckQuery)
 	if err == nil && query.IdempotencyKey != "" {
 		err = a.addRecent(ctx, x.access, &query, &page)

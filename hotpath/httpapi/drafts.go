@@ -64,9 +64,7 @@ func (a *API) getDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	r, err := a.authorizer.Review(ctx, id)
+	r, err := a.authorizer.Review(x.readContext(), id)
 	if err != nil {
 		return err
 	}
@@ -116,12 +114,7 @@ var errIfMatchRequired = &refusal{428, codeIfMatchRequired, "the header If-Match
 // postPromote answers POST /v1/policies/{policy_id}/draft/promote.
 func (a *API) postPromote(x *exchange) error {
 	p := hotpath.Promotion{}
-	var err error
-	if len(bytes.TrimSpace(x.body)) == 0 {
-		err = x.noQuery()
-	} else {
-		err = x.decode(func(r *reader) error { return decodePromotion(r, &p) })
-	}
+	err := x.decodeOptional(func(r *reader) error { return decodePromotion(r, &p) })
 	faults, only := errors.AsType[spend.Faults](err)
 	if err != nil && !only {
 		return err
@@ -198,9 +191,7 @@ func (a *API) getDraftReport(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	r, err := a.authorizer.DraftReport(ctx, x.access, id)
+	r, err := a.authorizer.DraftReport(x.readContext(), x.access, id)
 	if err != nil {
 		return err
 	}

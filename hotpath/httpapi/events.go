@@ -16,8 +16,7 @@ func (a *API) getEvents(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	if !from.IsZero() {
 		if query.After, err = a.authorizer.EventsFrom(ctx, from, query.After); err != nil {
 			return err

@@ -50,6 +50,9 @@ type exchange struct {
 	failure error                // the error that fail was called with
 	refusal *refusal             // the answer to a failure; nil without one
 
+	reading    context.Context // of reads of the store; nil before the first
+	endReading context.CancelFunc
+
 	trace   *trace.Record // nil unless requests are traced
 	traceID trace.ID      // once it was handed over
 }
@@ -158,11 +161,15 @@ func newRequestIDs() string {
 // own waits, and the work must be finished even if the client has gone.
 func (x *exchange) context() context.Context { return context.Background() }
 
-// readTimeout bounds a read of the store that the Authorizer has no part in.
+// readTimeout bounds the reads of the store for one request that the Authorizer has no part in.
 const readTimeout = 2 * time.Second
 
-func (x *exchange) readContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(x.context(), readTimeout)
+// readContext returns the context of these reads, which begins with the first of them and ends with the exchange.
+func (x *exchange) readContext() context.Context {
+	if x.reading == nil {
+		x.reading, x.endReading = context.WithTimeout(x.context(), readTimeout)
+	}
+	return x.reading
 }
 
 // request returns what the Authorizer needs in addition to the body.

@@ -73,6 +73,18 @@ func (x *exchange) decodeFreeze(r *reader, asked *hotpath.FreezeAsked) error {
 	return r.faults.Err()
 }
 
+// onlyNote reads an object that has no other member.
+func (r *reader) onlyNote() (note string) {
+	for r.next() {
+		if r.name == "note" {
+			note = r.optionalText()
+		} else {
+			r.unknown()
+		}
+	}
+	return note
+}
+
 // required refuses a blank text, and one that is too long.
 func (r *reader) required(name, text string) {
 	if text == "" && !faulted(r.faults, name) {
@@ -129,9 +141,7 @@ func (a *API) getFreeze(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	f, err := a.authorizer.FreezeOf(ctx, x.access, id)
+	f, err := a.authorizer.FreezeOf(x.readContext(), x.access, id)
 	if err != nil {
 		return err
 	}
@@ -177,9 +187,7 @@ func (a *API) getFreezes(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, more, err := a.authorizer.ListFreezes(ctx, x.access, q)
+	page, more, err := a.authorizer.ListFreezes(x.readContext(), x.access, q)
 	if err != nil {
 		return err
 	}
@@ -193,13 +201,7 @@ func (a *API) getFreezes(x *exchange) error {
 func (a *API) postReleaseFreeze(x *exchange) error {
 	var note string
 	err := x.decode(func(r *reader) error {
-		for r.next() {
-			if r.name == "note" {
-				note = r.optionalText()
-			} else {
-				r.unknown()
-			}
-		}
+		note = r.onlyNote()
 		r.required("note", note)
 		return r.faults.Err()
 	})

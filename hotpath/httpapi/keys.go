@@ -32,9 +32,7 @@ func (a *API) getKeys(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, err := a.store.ListKeys(ctx, before, limit)
+	page, err := a.store.ListKeys(x.readContext(), before, limit)
 	if err != nil {
 		return err
 	}
@@ -73,9 +71,7 @@ func (a *API) getOwnKey(x *exchange) error {
 	if s := x.access.Session(); s != nil {
 		return respond(x, 200, keyForm, ownSessionOf(s, x.quota.Limit))
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	key, err := a.store.KeyByHash(ctx, x.access.KeyHash())
+	key, err := a.store.KeyByHash(x.readContext(), x.access.KeyHash())
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,7 @@ func (a *API) postOutcome(x *exchange) error {
 // step records a step about the check that the path names, by take, which also writes the body: 201,
 // or 200 if it was recorded before.
 func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err error)) error {
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	check, err := a.checkAt(ctx, x)
 	if err != nil {
 		return err
@@ -48,8 +47,7 @@ func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err erro
 
 // getOutcome answers GET /v1/checks/{check_id}/outcome: the last report.
 func (a *API) getOutcome(x *exchange) error {
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	check, err := a.readCheck(ctx, x)
 	if err != nil {
 		return err

@@ -54,9 +54,7 @@ func (a *API) getPolicy(x *exchange) error {
 	case version == math.MaxInt32 || !x.access.SeesPolicy(id):
 		return &hotpath.PolicyNotFoundError{PolicyID: id}
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	p, err := a.store.Policy(ctx, id, version)
+	p, err := a.store.Policy(x.readContext(), id, version)
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
@@ -70,9 +68,7 @@ func (a *API) getPolicies(x *exchange) error {
 		return err
 	}
 	query.PolicyIDs = x.access.Bounds().PolicyIDs
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, err := a.store.ListPolicies(ctx, query)
+	page, err := a.store.ListPolicies(x.readContext(), query)
 	if err != nil {
 		return err
 	}
@@ -95,9 +91,7 @@ func (a *API) getPolicyVersions(x *exchange) error {
 	case !x.access.SeesPolicy(id):
 		return &hotpath.PolicyNotFoundError{PolicyID: id}
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, err := a.store.PolicyVersions(ctx, query)
+	page, err := a.store.PolicyVersions(x.readContext(), query)
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}

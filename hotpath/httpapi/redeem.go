@@ -63,8 +63,7 @@ func (x *exchange) redemption() hotpath.Request {
 
 // redeemRead reads the check, and redeems it. The redemption that it returns has the check.
 func (a *API) redeemRead(x *exchange, id spend.ID, asked hotpath.Redemption) (o *spend.Outcome, replayed bool, err error) {
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	check, untouched, err := a.checkToRedeem(ctx, x, id)
 	if err != nil {
 		return nil, false, err

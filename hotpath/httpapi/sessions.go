@@ -84,9 +84,7 @@ func (a *API) getSessions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	sessions, more, err := a.store.ListSessions(ctx, before, limit)
+	sessions, more, err := a.store.ListSessions(x.readContext(), before, limit)
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,7 @@ func (a *API) getStats(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	ctx, cancel := x.readContext()
-	defer cancel()
-	counts, err := a.store.CheckCounts(ctx, query)
+	counts, err := a.store.CheckCounts(x.readContext(), query)
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,7 @@ func (a *API) getViolations(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	ctx, cancel := x.readContext()
-	defer cancel()
-	page, err := a.store.Violations(ctx, query)
+	page, err := a.store.Violations(x.readContext(), query)
 	if err != nil {
 		return err
 	}

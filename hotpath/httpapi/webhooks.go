@@ -24,9 +24,7 @@ func (a *API) postWebhook(x *exchange) error {
 	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, newWebhook) }); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	w, secret, err := a.authorizer.CreateWebhook(ctx, a.adminActor(x), change)
+	w, secret, err := a.authorizer.CreateWebhook(x.readContext(), a.adminActor(x), change)
 	if err != nil {
 		return err
 	}
@@ -93,9 +91,7 @@ func (a *API) getWebhooks(x *exchange) error {
 	if err := x.noQuery(); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	all, err := a.store.ListWebhooks(ctx)
+	all, err := a.store.ListWebhooks(x.readContext())
 	if err != nil {
 		return err
 	}
@@ -140,9 +136,7 @@ func (a *API) getWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	w, err := a.store.Webhook(ctx, id)
+	w, err := a.store.Webhook(x.readContext(), id)
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
@@ -159,9 +153,7 @@ func (a *API) patchWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	w, err := a.authorizer.UpdateWebhook(ctx, a.adminActor(x), id, change)
+	w, err := a.authorizer.UpdateWebhook(x.readContext(), a.adminActor(x), id, change)
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
@@ -174,9 +166,7 @@ func (a *API) postRotate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	w, secret, err := a.authorizer.RotateWebhook(ctx, a.adminActor(x), id)
+	w, secret, err := a.authorizer.RotateWebhook(x.readContext(), a.adminActor(x), id)
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
@@ -190,9 +180,7 @@ func (a *API) deleteWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	if err := a.authorizer.DeleteWebhook(ctx, a.adminActor(x), id); err != nil {
+	if err := a.authorizer.DeleteWebhook(x.readContext(), a.adminActor(x), id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
 	return x.answerNothing()
@@ -215,8 +203,7 @@ func (a *API) getDeliveries(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	if _, err := a.store.Webhook(ctx, id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
@@ -236,9 +223,7 @@ func (a *API) postRetry(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
-	waiting, err := a.authorizer.RetryWebhook(ctx, id)
+	waiting, err := a.authorizer.RetryWebhook(x.readContext(), id)
 	if err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
@@ -255,8 +240,7 @@ func (a *API) postReplay(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := x.readContext()
-	defer cancel()
+	ctx := x.readContext()
 	if _, err := a.store.Webhook(ctx, id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
