@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -24,8 +24,8 @@ func auditChangesCommand() command {
 		name: "changes", summary: "list the changes of policies and API keys, and who made them", setup: auditChanges,
 		details: "Policies, drafts, API keys, webhooks and decisions about approvals.\n" +
 			"Reads the database of SPENDGATE_DATABASE_URL, or with --data-dir that of a single node, which may be running.\n" +
-			"The newest change comes last. BY is the admin key (the first 8 digits of its SHA-256), the API key, or for what\n" +
-			"spendgate does by itself its name. That nobody altered the record is what audit verify shows.",
+			"The newest change comes last. BY is the admin key (the first 8 digits of its SHA-256), the API key, whose PRINCIPAL\n" +
+			"stands before it, or for what spendgate does by itself its name. That nobody altered the record is what audit verify shows.",
 	}
 }
 
@@ -93,10 +93,12 @@ func auditChanges(flags *flag.FlagSet) action {
 			lines := json.NewEncoder(p.stdout)
 			return eachChange(ctx, changes, f, func(c *audit.Change) error { return lines.Encode(changeLine(c)) })
 		}
-		table := newTable(p.stdout)
-		_, _ = fmt.Fprintln(table, "NO\tAT\tCHANGE\tOF\tACTOR\tBY\tADDRESS\tREQUEST\tDETAILS") // Flush reports the error
-		err = eachChange(ctx, changes, f, func(c *audit.Change) error { return writeChange(table, c) })
-		return errors.Join(err, table.Flush())
+		var found []audit.Change
+		err = eachChange(ctx, changes, f, func(c *audit.Change) error {
+			found = append(found, *c)
+			return nil
+		})
+		return errors.Join(err, writeChanges(p.stdout, found))
 	}
 }
 
@@ -143,14 +145,21 @@ func eachChange(ctx context.Context, from audit.Changes, f changeFilter, each fu
 	}
 }
 
-func writeChange(w io.Writer, c *audit.Change) error {
-	subject := c.Subject
-	if c.Version > 0 {
-		subject += " version " + strconv.Itoa(c.Version)
-	}
-	_, err := fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Seq, c.At.Format(time.RFC3339), c.Kind, spend.Printable(subject),
-		c.By.Kind(), spend.Printable(c.By.Name()), c.By.Address, c.By.RequestID, spend.Printable(c.Details))
-	return err
+func writeChanges(w io.Writer, all []audit.Change) error {
+	headings := []string{"NO", "AT", "CHANGE", "OF", "ACTOR", "PRINCIPAL", "BY", "ADDRESS", "REQUEST", "DETAILS"}
+	return writeTable(w, headings, all, func(c *audit.Change) []string {
+		subject, principal := c.Subject, "-"
+		if c.By.KeyID != "" {
+			principal = cmp.Or(c.By.Principal, principal)
+		}
+		if c.Version > 0 {
+			subject += " version " + strconv.Itoa(c.Version)
+		}
+		return []string{
+			strconv.FormatInt(c.Seq, 10), c.At.Format(time.RFC3339), string(c.Kind), subject, c.By.Kind(), principal, c.By.Name(),
+			c.By.Address, c.By.RequestID, c.Details,
+		}
+	})
 }
 
 // changeLine returns the change in the names of the record (docs/audit/format.md).

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -85,10 +84,15 @@ func auditSums(flags *flag.FlagSet) action {
 
 // writeSums prints a table.
 func writeSums(ctx context.Context, p process, o export.Options) error {
-	table := newTable(p.stdout)
-	const header = "DAY\tPOLICY\tBUDGET\tPER\tAGENT\tCHECKS\tAMOUNT\tAPPROVED\tWINDOW FROM\tWINDOW\tLIMIT\tSTATE"
-	_, _ = fmt.Fprintln(table, header) // Flush reports the error
+	var found []export.Sum
 	err := export.Sums(ctx, o, func(s *export.Sum) error {
+		found = append(found, *s)
+		return nil
+	})
+	headings := []string{
+		"DAY", "POLICY", "BUDGET", "PER", "AGENT", "CHECKS", "AMOUNT", "APPROVED", "WINDOW FROM", "WINDOW", "LIMIT", "STATE",
+	}
+	return errors.Join(writeTable(p.stdout, headings, found, func(s *export.Sum) []string {
 		currency := spend.Printable(s.Currency)
 		amount, approved := "-", "-"
 		if currency != "" {
@@ -96,7 +100,7 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 		}
 		budget, per, window, start, limits, state := "-", "-", "-", "-", "-", "-"
 		if s.RuleID != "" {
-			budget, per, window = spend.Printable(s.RuleID), spend.Printable(s.Per), strconv.FormatInt(s.WindowChecks, 10)
+			budget, per, window = s.RuleID, s.Per, strconv.FormatInt(s.WindowChecks, 10)
 			if currency != "" {
 				window = s.WindowAmount.Money(currency) + " in " + window
 			}
@@ -108,12 +112,10 @@ func writeSums(ctx context.Context, p process, o export.Options) error {
 		if !s.WindowStart.IsZero() {
 			start = s.WindowStart.UTC().Format(time.RFC3339)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			s.Day, spend.Printable(s.PolicyID), budget, per, spend.Printable(s.AgentID), s.Checks, amount, approved, start,
-			window, limits, state)
-		return err
-	})
-	return errors.Join(table.Flush(), err)
+		return []string{
+			s.Day, s.PolicyID, budget, per, s.AgentID, strconv.FormatInt(s.Checks, 10), amount, approved, start, window, limits, state,
+		}
+	}), err)
 }
 
 func limitText(s *export.Sum) string {

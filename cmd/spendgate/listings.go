@@ -61,7 +61,9 @@ func writeBudgets(w io.Writer, all []client.Budget) error {
 			used = b.Used.Money(currency)
 		}
 		if b.RollingMinutes > 0 {
-			window, resets = fmt.Sprintf("%d minutes", b.RollingMinutes), "rolling"
+			if window, resets = fmt.Sprintf("%d minutes", b.RollingMinutes), "rolling"; b.RollingMinutes%(24*60) == 0 {
+				window = fmt.Sprintf("%d days", b.RollingMinutes/(24*60))
+			}
 		}
 		if b.Limit != nil {
 			limit = b.Limit.Money(currency)
