@@ -1,15 +1,14 @@
 // The frame: who is signed in, which pages there are, and the one that is shown.
 import { html, render, useEffect, useRef, useState } from "./lib/html.js";
-import { post } from "./lib/api.js";
+import { post, useNow } from "./lib/api.js";
 import { go, link, toRow, useRoute } from "./lib/route.js";
 import { forget, may, onSession, session, signOut } from "./lib/session.js";
-import { Empty } from "./lib/parts.js";
-import { Frozen, useFrozen } from "./pages/freezes.js";
-import { useNow } from "./lib/load.js";
 import { span } from "./lib/words.js";
-import { pages } from "./pages.js";
-import { useWaiting } from "./lib/waiting.js";
+import { Empty } from "./lib/parts.js";
+import { useWaiting } from "./pages/approvals.js";
+import { Frozen, useFrozen } from "./pages/freezes.js";
 import { keepWanted, SignIn } from "./pages/sign-in.js";
+import { pages } from "./pages.js";
 
 function Console() {
   const [, changed] = useState(0);
@@ -71,9 +70,10 @@ function Navigation({ open, page, waiting }) {
     signOut();
     go("#/", true);
   };
-  const links = open.filter((p) => !p.within).map((p) => html`
+  const groups = [...new Set(open.map((p) => p.group))].filter(Boolean);
+  const links = groups.map((group) => html`<p class="hint">${group}</p><ul>${open.filter((p) => p.group === group).map((p) => html`
     <li><a href=${link(p.path)} aria-current=${p === page || p.path === page?.within ? "page" : undefined} onClick=${close}>${p.title}${p.path === "approvals" && waiting > 0
-      && html` <span class="count"><span class="sr">, </span>${waiting}<span class="sr"> waiting for you</span></span>`}</a></li>`);
+      && html` <span class="count"><span class="sr">, </span>${waiting}<span class="sr"> waiting for you</span></span>`}</a></li>`)}</ul>`);
   const who = !key ? "admin" : cookie ? key.name || key.principal : key.principal ?? key.name;
   const leave = html`<div class="who"><span class="hint">Signed in as</span> <bdi title=${key?.principal}>${who}</bdi>${key?.email && html` <span class="hint"><bdi>${key.email}</bdi></span>`}${key?.role && html` <span class="hint">${key.role}</span>`}
     <button class="plain" onClick=${end}>Sign out</button>${stays && html` <span class="hint" role="alert">The node did not sign you out: try again.</span>`}</div>`;
@@ -82,9 +82,9 @@ function Navigation({ open, page, waiting }) {
       <a class="brand" href="#/"><span class="mark" aria-hidden="true"></span>spendgate</a>
       <details class="menu" ref=${menu} onKeyDown=${(e) => e.key === "Escape" && close()}>
         <summary>Menu${waiting > 0 && page?.path !== "approvals" && html` <span class="count">${waiting}<span class="sr"> waiting for you</span></span>`}</summary>
-        <nav aria-label="Pages">${html`<ul>${links}</ul>`}${leave}</nav>
+        <nav aria-label="Pages">${links}${leave}</nav>
       </details>
-      <nav class="wide" aria-label="Pages"><ul>${links}</ul>${leave}</nav>
+      <nav class="wide" aria-label="Pages">${links}${leave}</nav>
     </header>`;
 }
 

@@ -67,7 +67,7 @@ test("from an escalate to its allow, on a phone", async () => {
   await ann.click(`li:has-text("customer-${last - 1}") .opens`);
   await ann.waitForSelector("text=A person looks");
   assert.equal(await ann.locator(".amount.large").textContent(), "300.50 USD");
-  assert.match(await ann.locator(".left li").textContent(), /^day\s*5000.00 USD left, 4699\.50 USD after this\s*blocks beyond 5000.00 USD/);
+  assert.match(await ann.locator(".left li").textContent(), /^day\s*5000.00 USD left, 4699\.50 USD after this\s*blocks beyond 5,000.00 USD/);
   await ann.fill(".note", "Seen the photographs");
   await armed(ann, "approve").click();
   await ann.waitForURL(new RegExp(second.approval_id)); // the next one is under the thumb
@@ -238,7 +238,7 @@ test("characters that show nothing are shown as their numbers, unless a script o
   assert.equal(await page.locator(".ask .theirs").innerText(), "a  c");
   const sent = page.locator("figure:has-text('Sent by the agent, names and values') .facts > div");
   assert.deepEqual(await sent.allInnerTexts().then((all) => all.map((t) => t.split(/\n+/))), [["Asked by", "AnnU+000ABob"], ["to", '{"a": "1  2"}']]);
-  assert.ok(!(await page.locator("article > .facts").innerText()).includes("Bob"));
+  assert.ok(!(await page.locator("article .facts").first().innerText()).includes("Bob"));
   await page.close();
 });
 
@@ -256,12 +256,12 @@ test("the editor shows faults at their place, and stores", async () => {
   await area.fill(`${text}}`);
   await page.waitForSelector("text=this is no JSON");
   await area.fill(text.replace('"amount_above": 1000', '"amount_above": 1200.50'));
-  await page.waitForSelector("text=two: amount_above was 1000 and is 1200.50");
-  const budgets = page.locator("section:has(h2:text('What it does to budgets'))");
-  assert.match(await budgets.textContent(), /day goes on with what was used: \d+ counters? in use, none at its limit\./);
+  await page.waitForSelector("text=two: amount_above was 1,000 and is 1,200.50");
+  const budgets = page.locator("section:has(h2:text('Effect on budgets'))");
+  assert.match(await budgets.textContent(), /day keeps what was used: \d+ counters? in use, none at its limit\./);
   const edited = await area.inputValue();
   await area.fill(edited.replace('"limit": 5000', '"limit": 100'));
-  await budgets.getByText(/goes on .* without room from then on, the fullest: loop|spender/).waitFor();
+  await budgets.getByText(/keeps .* without room from then on, the fullest: loop|spender/).waitFor();
   await area.fill(edited.replace('"per": ["agent_id"]', '"per": ["counterparty"]'));
   await budgets.getByText(/day counts from zero again: \d+ counters? in use/).waitFor();
   await area.fill(edited);
@@ -294,7 +294,7 @@ test("two editors of a policy do not undo each other", async () => {
   await page.waitForSelector("section:has(h2:text-is('What version 2 changed')) li:text-is('cap: limit was 500 and is 400')");
   assert.equal(await area.inputValue(), mine);
   assert.equal((await send("GET", "/v1/policies/both")).version, 2);
-  await page.click("text=Go on from version 2");
+  await page.click("text=Continue from version 2");
   await page.waitForSelector("section:has(h2:text-is('What changes')) li:text-is('cap: limit was 400 and is 500')"); // which would undo it
   await area.fill(mine.replace("500", "400"));
   await page.click("text=Store as the newest version");
@@ -329,12 +329,12 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   await page.click("text=Try it");
   await page.waitForSelector("section:has(.try) [role=status]:has-text('cap')");
   await page.click("text=Begin a backtest");
-  await page.waitForSelector("text=2 checks would be decided otherwise: 2 stricter, 0 looser", { timeout: 60000 });
+  await page.waitForSelector("text=2 decisions would change: 2 stricter, 0 looser", { timeout: 60000 });
   assert.match(await page.textContent("td.flip"), /^2\s*700\.25 USD$/);
-  await page.locator("ul[aria-label='Checks that would be decided otherwise'] li").nth(1).waitFor(); // read apart from the report
-  assert.equal(await page.locator("ul[aria-label='Checks that would be decided otherwise'] li").count(), 2);
+  await page.locator("ul[aria-label='Checks whose decision would change'] li").nth(1).waitFor(); // read apart from the report
+  assert.equal(await page.locator("ul[aria-label='Checks whose decision would change'] li").count(), 2);
   await page.reload(); // both are kept
-  await page.waitForSelector("text=2 checks would be decided otherwise: 2 stricter, 0 looser");
+  await page.waitForSelector("text=2 decisions would change: 2 stricter, 0 looser");
   assert.match(await area.inputValue(), /200/);
   let said;
   page.once("dialog", (d) => { said = d.message(); d.dismiss(); });
@@ -345,7 +345,7 @@ test("a backtest of a tighter limit, the draft beside, its promotion", async () 
   assert.equal((await of(250)).decision, "allow");
   await new Promise((done) => setTimeout(done, 5100)); // then it is continued
   await page.click("text=Refresh");
-  await page.waitForSelector("text=1 check would be decided otherwise: 1 stricter", { timeout: 60000 });
+  await page.waitForSelector("text=1 decision would change: 1 stricter", { timeout: 60000 });
   await page.click("text=Promote it to version 2");
   await page.waitForFunction(() => location.hash === "#/policies/tried"); // the draft's page shows the difference, too
   await page.waitForSelector("text=cap: limit was 500 and is 200");
@@ -411,7 +411,7 @@ test("what there is to see of a day: how long checks take, whom rules ask, event
   const money = await page.locator("[aria-label='Money by currency'] tbody tr:has(th:text-is('USD')) td").allTextContents();
   const newest = (await send("GET", "/v1/checks?limit=100")).data.filter((c) => c.decision === "escalate" && c.action.currency === "USD");
   assert.ok(newest.length > 0 && Math.abs(Number(money[2].replace(" USD", "")) - newest.reduce((n, c) => n + c.action.amount, 0)) < 1e-6, money[2]);
-  assert.match(await page.locator("section:has(> h3:text-is('Agents')) a").first().getAttribute("href"), /^#\/agents\//);
+  assert.match(await page.locator("section:has(> h3:text-is('Agents')) a.name").first().getAttribute("href"), /^#\/agents\//);
   await show(page, "#/checks?agent_id=loop");
   await page.waitForSelector(".given:has-text('Agent: loop')");
   assert.ok((await page.locator(".rows li").first().boundingBox()).y < 400, "filters push the list away");
@@ -448,6 +448,11 @@ test("a list for a desk: rows on a screen, filters, names with pages, and the wa
   await page.waitForFunction(() => document.activeElement.matches("li:has(.theirs) a.opens") && document.activeElement.closest("li").textContent.includes("desk-3"));
   assert.ok(await row.evaluate((a) => { const b = a.getBoundingClientRect(); return b.top > 0 && b.bottom < innerHeight; }));
   assert.deepEqual(lists, [], "it was read again");
+  await page.fill("[name=amount_from]", "250");
+  await page.fill("[name=amount_to]", "1234.49");
+  await page.click("button:text-is('Show')");
+  await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 1);
+  await page.goBack();
   await page.click(".tabs a:text-is('Blocked or escalated')");
   await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 31);
   await show(page, "#/approvals?show=all");
@@ -468,6 +473,14 @@ test("a list for a desk: rows on a screen, filters, names with pages, and the wa
   await page.waitForSelector("text=Freeze this counterparty");
   await page.locator("section:has(h3:text-is('Rules that blocked')), section:has(h2:text-is('Checks'))").last().locator("a:has-text('review')").click();
   await page.waitForSelector("text=It asks a person above 200");
+  await show(page, "#/overview?agent_id=desk");
+  await page.locator(".chart svg a:has(.allow)").last().click(); // a bar leads to its checks
+  await page.waitForURL(/#\/checks\?agent_id=desk&from=.*&to=/);
+  await page.waitForSelector(".rows li:has-text('desk-3')");
+  await page.locator(".rows a.opens").first().click();
+  await page.click(".facts a[href^='#/principals/']"); // who asked
+  await page.waitForSelector("section:has(h2:text-is('What it asked')) li:has-text('desk asked')");
+  await show(page, "#/policies/asked/rules/review");
   await page.waitForSelector("ul[aria-label='Its newest checks'] li:has-text('desk asked')");
   await page.close();
 });
@@ -479,7 +492,7 @@ test("a grant: begun at a budget, approved by somebody else, revoked", async () 
   assert.deepEqual([(await of(90)).decision, (await of(20)).decision], ["allow", "block"]);
   const page = await open((await person("gus")).api_key);
   await show(page, "#/budgets?policy_id=granted");
-  await page.click("li:has-text('spent') a:text-is('Grant more')");
+  await page.click("li:has-text('spent') a:text-is('Grant')");
   await page.fill("[name=add]", "50.25");
   await page.fill("[name=note]", "A sale");
   await page.click("button:text-is('Grant it')");
@@ -491,7 +504,7 @@ test("a grant: begun at a budget, approved by somebody else, revoked", async () 
   await other.close();
   await show(page, "#/budgets?policy_id=granted");
   const row = page.locator("li:has-text('spent')");
-  assert.match((await row.innerText()).replace(/\s+/g, " "), /90\.00 USD 100\.00 USD 50\.25 USD 60\.25 USD/);
+  assert.match((await row.innerText()).replace(/\s+/g, " "), /90\.00 USD 150\.25 USD 60\.25 USD/);
   assert.equal((await of(30)).decision, "allow");
   await show(page, "#/grants");
   await page.click(".opens:has-text('50.25')");
@@ -593,6 +606,17 @@ test("a key that decides has a principal", async () => {
   const { data } = await (await fetch(`${api}/v1/keys?limit=1`, { headers: { "X-Admin-Key": adminKey } })).json();
   assert.equal(data[0].principal, "nora");
   assert.ok(await principal.evaluate((e) => e.required && e.value === ""));
+  await page.click(".opens:has-text(\"Nora's telephone\")");
+  const change = page.locator("form[aria-label^='Change Nora']");
+  await change.locator("[name=groups]").fill("finance, support");
+  await change.locator("[name=owner]").fill("Finance");
+  await change.getByText("Save").click();
+  await page.waitForSelector("li:has-text('Nora') .by:has-text('of Finance'):has-text('finance, support')");
+  await change.locator("[name=owner]").fill("");
+  await change.getByText("Save").click();
+  await page.waitForSelector("li:has-text('Nora') .by:not(:has-text('of Finance'))");
+  const record = (await (await fetch(`${api}/v1/keys?limit=1`, { headers: { "X-Admin-Key": adminKey } })).json()).data[0];
+  assert.deepEqual([record.groups, record.owner, record.role, record.principal], [["finance", "support"], undefined, "approver", "nora"]);
   await page.close();
 });
 
@@ -655,7 +679,7 @@ test("every page, light and dark: nothing for axe, no overflow, the first view",
   const tried = await send("POST", "/v1/backtests", { policy_id: "asked", version: 1, from: new Date(Date.now() - 3600e3).toISOString(), to: new Date().toISOString() }, { "X-API-Key": key.api_key });
   for (const dark of [false, true]) {
     const page = await open(key.api_key, { admin: true, dark, viewport: dark ? phone : undefined });
-    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/checks?show=violations", "#/approvals?show=all", "#/agents/bot", "#/counterparties/customer-1", "#/policies/asked/rules/day", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/grants", "#/grants/new?policy_id=asked&rule_id=day", "#/freezes", "#/freezes/new?policy_id=asked", "#/events", "#/webhooks", "#/keys"];
+    const hashes = ["#/approvals", `#/approvals/${asked.approval_id}`, "#/overview", "#/checks", `#/checks/${asked.check_id}`, "#/checks?show=violations", "#/approvals?show=all", "#/agents/bot", "#/counterparties/customer-1", "#/principals/kim", "#/policies/asked/rules/day", "#/policies", "#/policies/asked", "#/policies/asked/edit", "#/policies/asked/draft", "#/backtests", `#/backtests/${tried.backtest_id}`, "#/budgets", "#/grants", "#/grants/new?policy_id=asked&rule_id=day", "#/freezes", "#/freezes/new?policy_id=asked", "#/events", "#/webhooks", "#/keys", "#/keys?show=sessions"];
     for (const hash of hashes) {
       await show(page, hash);
       await page.waitForFunction(() => !document.querySelector(".loading"));

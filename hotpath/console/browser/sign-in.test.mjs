@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { after, before, test } from "node:test";
 
-const { SPENDGATE_API_URL: api, SPENDGATE_API_KEY: agentKey, TEST_NODE_MODULES: modules, TEST_CHROMIUM: executablePath } = process.env;
+const { SPENDGATE_API_URL: api, SPENDGATE_API_KEY: agentKey, SPENDGATE_ADMIN_KEY: adminKey, TEST_NODE_MODULES: modules, TEST_CHROMIUM: executablePath } = process.env;
 const { chromium } = createRequire(`${modules}/`)("playwright-core");
 let browser;
 before(async () => {
@@ -43,5 +43,17 @@ test("a person signs in, decides under their name, and signs out of all tabs", a
   assert.deepEqual(await context.cookies(), []);
   await tab.reload();
   await tab.waitForSelector("h1:has-text('Sign in')");
+  await page.getByText("Sign in with acme").click(); // again, until an admin ends it
+  await page.waitForSelector("nav.wide .who");
+  const admin = await (await browser.newContext()).newPage();
+  await admin.goto(`${api}/console/#/keys?show=sessions`);
+  await admin.click("summary");
+  await admin.fill("[name=admin_key]", adminKey);
+  await admin.click("button.primary");
+  const session = admin.locator("li:has-text('Ana Díaz')");
+  await session.getByText("End", { exact: true }).click();
+  await session.getByText("Yes, end it").click();
+  await admin.waitForSelector("text=Nobody is signed in.");
+  await page.waitForSelector("text=You were signed out");
   assert.deepEqual(faults, []);
 });

@@ -1,6 +1,6 @@
 // What differs between two versions of a policy, in words and in lines.
 import { print } from "./json.js";
-import { ruleWords } from "./words.js";
+import { grouped, ruleWords } from "./words.js";
 
 // differences returns sentences, one for each rule or member that differs.
 export function differences(from, to) {
@@ -36,7 +36,7 @@ function changes(old, rule) {
   const members = (r) => ({ ...(r.when && { when: r.when }), ...r.parameters });
   const [was, is] = [members(old), members(rule)];
   for (const name of new Set([...Object.keys(was), ...Object.keys(is)])) {
-    const text = (of) => (of[name] === undefined ? "absent" : print(of[name]));
+    const text = (of) => (of[name] === undefined ? "absent" : typeof of[name] === "string" ? print(of[name]) : grouped(print(of[name])));
     if (text(was) !== text(is)) found.push(`${rule.rule_id}: ${name} was ${text(was)} and is ${text(is)}`);
   }
   return found;

@@ -1,5 +1,6 @@
 // Who is signed in. Keys are in memory and, so that a reload does not end it, in the
 // session of this tab: no other tab has them, and closing this one forgets them.
+
 const place = "spendgate.session";
 let current = null;
 const listeners = new Set();

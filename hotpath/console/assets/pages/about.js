@@ -1,46 +1,46 @@
-// What there is about one agent, counterparty or rule.
+// What there is about one agent, counterparty, principal or rule.
 import { html } from "../lib/html.js";
-import { get, segment } from "../lib/api.js";
+import { get, listOf, segment, useLoad, usePages } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { listOf, useLoad, usePages } from "../lib/load.js";
-import { ruleWords } from "../lib/words.js";
-import { Empty, Failure, Head, Loading, Policy, Theirs } from "../lib/parts.js";
+import { grouped, ruleWords } from "../lib/words.js";
+import { Empty, Failure, Head, Loading, Theirs, visible } from "../lib/parts.js";
 import { ApprovalTable } from "./approvals.js";
 import { BudgetTable } from "./budgets.js";
-import { CheckTable, checkOf } from "./checks.js";
+import { checkOf, CheckTable } from "./checks.js";
 import { Freeze } from "./freezes.js";
-import { Decisions, Newest } from "./overview.js";
+import { Decisions, newest, Newest } from "./overview.js";
 
-export const AgentPage = ({ route, frozen }) => html`<${About} key=${route.part} title="Agent" kind="agent_id" name=${route.part} route=${route} frozen=${frozen} />`;
-export const CounterpartyPage = ({ route, frozen }) => html`<${About} key=${route.part} title="Counterparty" kind="counterparty" name=${route.part} route=${route} frozen=${frozen} />`;
+const kinds = { agents: ["Agent", "agent_id"], counterparties: ["Counterparty", "counterparty"], principals: ["Principal", "principal"] };
 
-function About({ title, kind, name, route, frozen }) {
+// About is the page of a name: what it asked, and what there is to know and to do about it.
+export function About({ route, frozen }) {
+  const [title, kind] = kinds[route.page];
+  const name = route.part;
   const query = { [kind]: name };
-  const { data, error, reload } = useLoad((signal) => get("/v1/checks", { query: { ...query, limit: 100 }, signal }), [name], 30000);
+  const person = kind === "principal"; // budgets and approvals know it by other names
+  const read = useLoad((signal) => newest(query, signal), [query], 60000);
   const stopped = frozen.list.filter((f) => f.scope.all || f.scope[kind] === name);
   if (!name) return html`<${Head} title=${title} /><${Empty} title="Whose page?">Names in lists lead to theirs.<//>`;
-  const checks = data?.data;
+  const checks = read.data;
   return html`
-    <p class="crumbs"><a class="back" href=${link("checks")}>All checks</a></p>
-    <${Head} title=${title}>${stopped.length === 0 && html`<${Freeze} of=${query}>Freeze this ${title.toLowerCase()}<//>`}<//>
-    <p class="ask"><${Theirs} text=${name} /></p>
+    <${Head} title=${html`${title} ${person ? html`<bdi>${visible(name)}</bdi>` : html`<${Theirs} text=${name} />`}`} back=${[link("checks"), "All checks"]}>${stopped.length === 0 && html`<${Freeze} of=${query}>Freeze this ${title.toLowerCase()}<//>`}<//>
     ${stopped.length > 0 && html`<p class="short">Frozen: <bdi>${stopped[0].reason}</bdi>. <a href=${link("freezes")}>Why, and how it ends</a></p>`}
     ${kind === "agent_id" && html`<${Decisions} route=${route} page=${["agents", name]} query=${query} />`}
-    <${Failure} error=${error} retry=${reload} />
+    <${Failure} error=${read.error} retry=${read.reload} />
     ${!checks ? html`<${Loading} />` : html`
-      <${Newest} checks=${checks} />
-      ${may("budgets:read") && html`<${Budgets} query=${query} policies=${[...new Set(checks.map((c) => c.action.policy_id))].slice(0, 5)} />`}
-      ${may("approvals:read") && html`<${Approvals} query=${query} />`}
-      <section><h2>Checks</h2><${CheckTable} list=${listOf(checks.slice(0, 25))} label="Its newest checks" empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />
-        <p><a href=${link("checks", "", query)}>All of its checks</a></p></section>`}`;
+      <${Newest} checks=${checks} query=${query} />
+      ${may("budgets:read") && !person && html`<${Budgets} query=${query} policies=${[...new Set(checks.map((c) => c.action.policy_id))].slice(0, 5)} />`}
+      ${may("approvals:read") && html`<${Approvals} title=${person ? "What it decided" : "Approvals"} query=${person ? { decided_by: name } : query} />`}
+      <section><h2>${person ? "What it asked" : "Checks"}</h2><${CheckTable} list=${listOf(checks.slice(0, 25))} label="Its newest checks" empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />
+        ${checks.length > 0 && html`<p><a href=${link("checks", "", query)}>All of its checks</a></p>`}</section>`}`;
 }
 
-function Approvals({ query }) {
+function Approvals({ title, query }) {
   const { data } = useLoad((signal) => get("/v1/approvals", { query: { ...query, limit: 10 }, signal }), [query]);
-  return data?.data.length > 0 && html`<section><h2>Approvals</h2><${ApprovalTable} list=${listOf(data.data)} />
-    <p><a href=${link("approvals", "", { show: "all", ...query })}>All of its approvals</a></p></section>`;
+  return data?.data.length > 0 && html`<section><h2>${title}</h2><${ApprovalTable} list=${listOf(data.data)} />
+    <p><a href=${link("approvals", "", { show: "all", ...query })}>All of them</a></p></section>`;
 }
 
 // Budgets are the counters that count for it, of the policies that its newest checks were judged by.
@@ -54,11 +54,9 @@ export function RulePage({ policy, id }) {
   const { data, error, reload } = useLoad((signal) => get(`/v1/policies/${segment(policy)}`, { signal }), [policy]);
   const rule = data?.rules.find((r) => r.rule_id === id);
   return html`
-    <p class="crumbs"><a class="back" href=${link("policies", policy)}>${policy}</a></p>
-    <${Head} title="Rule" />
-    <p class="ask"><code>${id}</code> of <${Policy} id=${policy} /></p>
+    <${Head} title=${html`Rule <code>${id}</code>`} back=${[link("policies", policy), policy]} />
     <${Failure} error=${error} retry=${reload} />
-    ${data && (rule ? html`<p>${rule.description}</p><p class="hint">It ${ruleWords(rule)}, by version ${data.version}.</p><details class="exactly"><summary>As the API has it</summary><pre class="json">${print(rule)}</pre></details>`
+    ${data && (rule ? html`<p>${rule.description}</p><p class="hint">It ${ruleWords(rule)}, by version ${data.version}.</p><details class="exactly"><summary>As JSON</summary><pre class="json">${print(rule)}</pre></details>`
       : html`<p class="hint">Version ${data.version}, which is in force, has no rule of this name.</p>`)}
     ${rule?.rule_type === "budget" && may("budgets:read") && html`<${Counters} policy=${policy} id=${id} />`}
     ${may("checks:read") && html`<${Fired} policy=${policy} id=${id} />`}`;
@@ -79,6 +77,6 @@ function Fired({ policy, id }) {
     return { found, looked, more: Boolean(cursor) };
   }, [policy, id]);
   return html`<section><h2>What it blocked or escalated</h2><${Failure} error=${error} />
-    ${data && html`<${Newest} checks=${data.found} /><p class="hint">${data.found.length} of the newest ${data.looked} that the policy blocked or escalated${data.more ? "; there are older ones" : ", which are all"}.</p>
+    ${data && html`<${Newest} checks=${data.found} query=${{ policy_id: policy }} /><p class="hint">${grouped(data.found.length)} of the newest ${grouped(data.looked)} that the policy blocked or escalated${data.more ? "; there are older ones" : ", which are all"}.</p>
       <${CheckTable} list=${listOf(data.found)} label="Its newest checks" />`}</section>`;
 }

@@ -1,12 +1,11 @@
 // One approval: what exactly is asked, why, and the decision.
 import { html, useCallback, useEffect, useRef, useState } from "../lib/html.js";
-import { get, post, segment } from "../lib/api.js";
-import { compare, minus } from "../lib/decimal.js";
+import { get, listOf, post, segment, useLoad, useNow } from "../lib/api.js";
+import { compare, minus } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
-import { useLoad, useNow } from "../lib/load.js";
 import { groupWords, money, plural, ruleWords, span } from "../lib/words.js";
-import { Agent, Amount, Badge, Counterparty, Decided, Facts, Failure, ID, Linked, Loading, PlainTime, Policy, Rule, Sent, Theirs, Time, Who } from "../lib/parts.js";
+import { Agent, Amount, Awaited, Badge, Counterparty, Decided, Facts, Failure, ID, Linked, PlainTime, Policy, Rule, Rules, Sent, Table, Theirs, Time, Who } from "../lib/parts.js";
 
 const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
@@ -55,27 +54,28 @@ export function Approval({ id, back, decides, decided, position, takesFocus }) {
   const rules = useLoad(async (signal) => (a && may("policies:read")
     ? (await get(`/v1/policies/${segment(a.policy_id)}`, { query: { version: a.policy_version }, signal })).rules : null), [a?.policy_id, a?.policy_version]);
   const newest = useLoad((signal) => (a && may("policies:read") ? get(`/v1/policies/${segment(a.policy_id)}`, { signal }) : null), [a?.policy_id, a?.approval_id]);
-  if (!a) return html`<a class="back" href=${back}>All approvals</a>${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  if (!a) return html`<a class="back" href=${back}>All approvals</a><${Awaited} of=${{ error, reload }} />`;
   return html`
     <article class="approval">
       <p class="crumbs"><a class="back" href=${back}>All</a><span class="hint">${position}</span></p>
       <p class="state"><${Badge} of=${a.status} /><${Deadline} a=${a} /></p>
       <h1 class="ask" tabindex="-1" ref=${heading}><${Amount} value=${a.action.amount} currency=${a.action.currency} large /><span class="verb">${a.action.action_type} to <${Counterparty} name=${a.action.counterparty} /></span></h1>
       <${Failure} error=${error} />
-      <${Why} a=${a} rules=${rules.data} error=${rules.error} />
+      <div class="columns-of">
+      <div><${Why} a=${a} rules=${rules.data} error=${rules.error} />
+      ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
       <${Facts} of=${[
         ["Agent", html`<${Agent} id=${a.action.agent_id} />`],
         ["Asked by", html`<${Who} name=${a.principal} />`],
         ["Asked", html`<${Time} at=${a.created_at} />`],
-        ["Policy", html`<${Policy} id=${a.policy_id} />, <a href=${link("policies", a.policy_id, { version: a.policy_version })}>version\u00a0${a.policy_version}</a>`],
+        ["Policy", html`<${Policy} id=${a.policy_id} />, <${Policy} id=${a.policy_id} version=${a.policy_version} shown />`],
         ["Paid by", a.action.payment_method && html`<${Theirs} text=${a.action.payment_method} />`],
         ["Merchant or vendor", a.action.merchant_or_vendor && html`<${Theirs} text=${a.action.merchant_or_vendor} />`],
       ]} />
-      <${Sent} metadata=${a.action.metadata} />
-      ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
-      <${Left} a=${a} policy=${newest.data} />
+      <${Sent} metadata=${a.action.metadata} /></div>
+      <div><${Left} a=${a} policy=${newest.data} />
       <${Decisions} a=${a} />
-      <${Before} a=${a} />
+      <${Before} a=${a} /></div></div>
       <details class="exactly"><summary>Exactly what is approved</summary>
         <p class="hint">A decision is bound to this hash: for any other action it is void.</p>
         <code class="hash">${a.action_hash}</code>
@@ -98,7 +98,7 @@ function Deadline({ a }) {
 function Why({ a, rules: all, error }) {
   const { data: check } = useLoad((signal) => (may("checks:read") ? get(`/v1/checks/${a.check_id}`, { signal }) : null), [a.approval_id]);
   const rules = a.rule_ids.map((id) => all?.find((r) => r.rule_id === id) ?? { rule_id: id });
-  const list = (some) => html`<ul class="rules">${some.map((r) => html`<li><${Rule} policy=${a.policy_id} id=${r.rule_id} />${r.description && html` <span>${r.description}</span>`}${r.rule_type && html`<span class="hint">${ruleWords(r)}</span>`}</li>`)}</ul>`;
+  const list = (some) => html`<${Rules} of=${some} policy=${a.policy_id} />`;
   const first = rules.length > 4 ? 3 : rules.length; // what is asked, and by whom, stays near
   return html`
     <section><h2>Why you are asked</h2>
@@ -125,7 +125,7 @@ function Left({ a, policy }) {
         const rule = rules?.find((of) => of.rule_id === r.rule_id);
         const short = (amount !== null && compare(amount, a.action.amount) < 0) || count === 0;
         const others = compare(amount, r.remaining) !== 0 || count !== r.remaining_count;
-        return html`<li><code>${r.rule_id}</code>${rule?.description && html` <span>${rule.description}</span>`}
+        return html`<li><${Rule} policy=${a.policy_id} id=${r.rule_id} />${rule?.description && html` <span>${rule.description}</span>`}
           <p>${some(amount, count)} left${open && !short && html`, <span class="hint">${some(amount === null ? null : minus(amount, a.action.amount), count === null ? null : count - 1)} after this</span>`}</p>
           ${open && short && (a.rule_ids.includes(r.rule_id) ? html`<p class="hint">Less than this takes: an approval lets it pass${unless}.</p>`
             : html`<p class="short">Too little for this: an approval alone does not let it pass while the budget has no more room.</p>`)}
@@ -157,6 +157,11 @@ function Decisions({ a }) {
     </section>`;
 }
 
+const lastActions = [ // without links beside the row's: the decision is a few tabs away
+  ["Amount", (c) => html`<${Amount} value=${c.action.amount} currency=${c.action.currency} />`, "what"], ["Decision", (c) => html`<${Badge} of=${c.decision} />`, "aside"],
+  ["What", (c) => html`${c.action.action_type} to <${Theirs} text=${c.action.counterparty} />`, "line"], ["Time", (c) => html`<${PlainTime} at=${c.timestamp} />`], ["Outcome", (c) => c.outcome?.status],
+];
+
 // Before shows what this agent did last.
 function Before({ a }) {
   const { data, error } = useLoad(async (signal) => {
@@ -168,12 +173,7 @@ function Before({ a }) {
   if (!data) return null;
   return html`
     <section><h2>This agent's last actions</h2>
-      ${data.length === 0 ? html`<p class="hint">It asked for nothing else that you may see.</p>` : html`
-      <ul class="rows small">${data.map((c) => html`<li><a class="row" href=${link("checks", c.check_id)}>
-        <span class="what"><${Amount} value=${c.action.amount} currency=${c.action.currency} /></span>
-        <span class="side-note"><${Badge} of=${c.decision} /></span>
-        <span class="to">${c.action.action_type} to <${Theirs} text=${c.action.counterparty} /></span>
-        <span class="by"><${PlainTime} at=${c.timestamp} />${c.outcome && ` · ${c.outcome.status}`}</span></a></li>`)}</ul>`}
+      <${Table} cards list=${listOf(data)} columns=${lastActions} to=${(c) => link("checks", c.check_id)} label="This agent's last actions" empty=${html`<p class="hint">It asked for nothing else that you may see.</p>`} />
       <p class="hint"><a href=${link("checks", "", { agent_id: a.action.agent_id })}>All checks of this agent</a></p>
     </section>`;
 }

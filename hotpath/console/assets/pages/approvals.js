@@ -1,15 +1,13 @@
 // Approvals: what waits for who is signed in, and all others.
 import { html, useEffect, useState } from "../lib/html.js";
+import { get, listOf, nodeTime, useLoad, usePages } from "../lib/api.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { listOf, usePages } from "../lib/load.js";
-import { nodeTime } from "../lib/api.js";
 import { span } from "../lib/words.js";
-import { Filters, Table, Tabs, wide } from "../lib/table.js";
-import { Agent, Amount, Badge, Counterparty, Empty, Failure, Head, Loading, PlainTime, Policy, Said, Who } from "../lib/parts.js";
+import { Agent, Amount, Badge, Counterparty, Empty, Failure, Filters, Head, Loading, PlainTime, Policy, Said, Table, Tabs, Who, wide } from "../lib/parts.js";
+import { Approval, missingOf } from "./approval.js";
 import { Freeze } from "./freezes.js";
 import { Added } from "./grants.js";
-import { Approval, missingOf } from "./approval.js";
 
 const filters = [
   ["status", "State", ["pending", "approved", "denied", "expired", "used"]], ["counterparty", "Counterparty"], ["agent_id", "Agent"], ["policy_id", "Policy"],
@@ -75,14 +73,14 @@ function State({ a }) {
 
 // The columns of approvals, and of drafts of policies and grants among them.
 const columns = [
-  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : a.kind === "grant" ? html`<${Added} g=${a} />` : `Change of ${a.policy_id}`), "what number", "8.5rem"],
+  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : a.kind === "grant" ? html`<${Added} g=${a} />` : `Change of ${a.policy_id}`), "what number", "9.5rem"],
   ["State", (a) => (a.kind === "approval" || a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">${a.kind}<//>`), "aside", "8rem"],
   ["Type", (a) => (a.kind === "grant" ? `for ${a.rule_id} of ${a.policy_id}` : a.action?.action_type), "line", "4.2rem"],
   ["Counterparty", (a) => (a.action ? html`<i>to </i><${Counterparty} name=${a.action.counterparty} />` : a.note && html`${a.kind === "grant" && "· "}<bdi>${a.note}</bdi>`), "line", "minmax(0, 1.2fr)"],
-  ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : (a.author ?? a.created_by) && html`<${Who} name=${(a.author ?? a.created_by).principal ?? "an admin"} />`), "", "minmax(0, 1.2fr)"],
+  ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : (a.author ?? a.created_by) && html`<${Who} of=${a.author ?? a.created_by} />`), "", "minmax(0, 1.2fr)"],
   ["Policy", (a) => a.action && html`<${Policy} id=${a.policy_id} version=${a.policy_version} />`],
-  ["Decided by", (a) => a.decisions?.map((d, i) => html`${i > 0 && ", "}<bdi title=${d.principal}>${d.name || d.principal}</bdi>`)],
-  ["Asked", (a) => html`<${PlainTime} at=${a.created_at ?? a.made_at} />`, "", "10.5rem"],
+  ["Decided by", (a) => a.decisions?.map((d, i) => html`${i > 0 && ", "}<${Who} of=${d} />`)],
+  ["Asked", (a) => html`<${PlainTime} at=${a.created_at ?? a.made_at} />`, "", "8.5rem"],
   ["Missing", (a) => { const n = a.kind === "draft" || a.kind === "grant" ? a.missing : a.status === "pending" && a.required > 1 && missingOf(a); return n && html`${n}<i> ${n === 1 ? "approval" : "approvals"} missing</i>`; }, "", "5rem"],
 ];
 
@@ -95,4 +93,21 @@ function All({ route }) {
     <${Filters} of=${filters} values=${query} keep=${{ show: "all" }} list=${list} change=${(values) => go(link("approvals", "", values))} />
     <${ApprovalTable} list=${list} to=${(a) => link("approvals", a.approval_id, route.query)}
       empty=${html`<${Empty} title="No approvals.">${Object.keys(query).length ? "None is as the filters say." : html`A rule with the parameter <code>approval</code> asks people about what it escalates.`}<//>`} />`;
+}
+
+// useWaiting reads what waits, approvals that expire soonest first and then drafts, every few seconds. Pages may be
+// short while there are more: a few are read.
+export function useWaiting(decides) {
+  const { data, error, loading, reload } = useLoad(async (signal) => {
+    if (!decides) return { list: [], more: false };
+    const list = [];
+    let cursor, more = true;
+    for (let page = 0; page < 3 && more; page++) {
+      const read = await get("/v1/approvals", { query: { waiting_for: "me", limit: 100, cursor }, signal });
+      list.push(...read.data);
+      ({ next_cursor: cursor, has_more: more } = read.pagination);
+    }
+    return { list, more };
+  }, [decides], decides ? 5000 : 0);
+  return { list: data?.list, more: data?.more, count: data?.list.length ?? 0, error, loading, reload };
 }

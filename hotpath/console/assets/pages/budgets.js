@@ -1,14 +1,12 @@
 // Budgets: what is used and left of the counters, fullest first, or of one policy.
 import { html } from "../lib/html.js";
-import { get } from "../lib/api.js";
-import { exact } from "../lib/json.js";
+import { get, listOf, useLoad, usePages } from "../lib/api.js";
+import { exact, sum } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { listOf, useLoad, usePages } from "../lib/load.js";
-import { plural, shortTime } from "../lib/words.js";
-import { Filters, Table } from "../lib/table.js";
+import { grouped, minutes, money, plural, shortTime } from "../lib/words.js";
+import { Amount, Awaited, Bar, Empty, Filters, Head, Policy, Rule, Table, Whose } from "../lib/parts.js";
 import { Grant } from "./grants.js";
-import { Agent, Amount, Counterparty, Empty, Failure, Head, Loading, Policy, Rule, Theirs } from "../lib/parts.js";
 
 // share returns how full a counter is, from 0 to 1 and above. It is drawn, never shown as text.
 export function share(b) {
@@ -58,8 +56,9 @@ export function Budgets({ route }) {
 }
 
 function Fullest() {
-  const { data, error, reload } = useLoad(fullest, [], 60000);
-  if (!data) return error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`;
+  const read = useLoad(fullest, [], 60000);
+  const { data } = read;
+  if (!data) return html`<${Awaited} of=${read} />`;
   return html`<${BudgetTable} list=${listOf(data.counters)} label="Budgets, the fullest first" empty=${html`<${Empty} title="Nothing was used yet.">A counter appears with the first allowed action that a rule of type <code>budget</code> counts.<//>`} />
     ${data.more && html`<p class="hint">Not all counters were looked at: name a policy to see all of its.</p>`}`;
 }
@@ -69,28 +68,20 @@ function Counters({ query }) {
   return html`<${BudgetTable} list=${list} label="Counters" empty=${html`<${Empty} title="Nothing is used of these.">A counter appears with the first allowed action that it counts.<//>`} />`;
 }
 
-const subject = { agent_id: (id) => html`<${Agent} id=${id} />`, counterparty: (name) => html`<${Counterparty} name=${name} />` };
-const whose = (b) => Object.entries(b.per).map(([name, value]) => html`${subject[name]?.(exact(value)) ?? html`<${Theirs} text=${exact(value)} />`} `);
 const both = (b, amount, count) => html`${b.limit !== null && html`<${Amount} value=${amount} currency=${b.currency} />`}${b.max_count !== null && html`${b.limit !== null && " · "}${plural(count, "action")}`}`;
-const window = (b) => html`${b.window ?? (b.rolling_minutes % 1440 === 0 ? `${b.rolling_minutes / 1440} days` : `${b.rolling_minutes} min`)}${b.resets_at && html` <span class="hint">to ${shortTime(b.resets_at)}</span>`}`;
-const granted = (b) => (b.granted && Number(exact(b.granted)) > 0 ? html`<${Amount} value=${b.granted} currency=${b.currency} />` : b.granted_count > 0 && plural(b.granted_count, "action"));
-
-function Bar({ b }) {
-  const full = share(b);
-  return html`<span class="bar" role="img" aria-label=${`${Math.floor(full * 100)} % used`}><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span>`;
-}
+const window = (b) => html`${b.window ?? minutes(b.rolling_minutes)}${b.resets_at && html` <span class="hint">to ${shortTime(b.resets_at)}</span>`}`;
+const limits = (b) => html`<span title=${Number(exact(b.granted ?? 0)) > 0 || b.granted_count > 0 ? `${[b.limit && money(b.granted, b.currency), b.max_count && plural(b.granted_count, "action")].filter(Boolean).join(", ")} of it granted` : ""}>${both(b, sum([b.limit, b.granted]), (b.max_count ?? 0) + (b.granted_count ?? 0))}</span>`;
 
 const columns = [
   ["Rule", (b) => html`<${Rule} policy=${b.policy_id} id=${b.rule_id} />`, "what"],
-  ["Window", window, "aside", "minmax(0, 1.5fr)"],
-  ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line", "minmax(0, .9fr)"],
-  ["", (b) => html`<${Bar} b=${b} />`, "line", "3.5rem"],
-  ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "minmax(0, 1.2fr)"],
-  ["of", (b) => html`<i>of </i>${both(b, b.limit, b.max_count)}`, "number", "minmax(0, 1.2fr)"],
-  ["Granted", (b) => { const more = granted(b); return more && html`${more}<i> granted</i>`; }, "number", "minmax(0, .9fr)"],
-  ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "minmax(0, 1.2fr)"],
-  ["Whose", (b) => html`${whose(b)}${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>the fullest of ${b.of}</a>`}`, "", "minmax(0, 1.3fr)"],
-  ["", (b) => html`<${Grant} b=${b} />`, "", "4.8rem"],
+  ["Window", window, "aside", "11.5rem"],
+  ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line", "minmax(0, 1fr)"],
+  ["", (b) => html`<${Bar} full=${share(b)} />`, "line", "3.5rem"],
+  ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "8rem"],
+  ["Limit and grants", (b) => html`<i>of </i>${limits(b)}`, "number", "8rem"],
+  ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "8rem"],
+  ["For", (b) => html`<${Whose} per=${b.per} />${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>the fullest of ${grouped(b.of)}</a>`}`, "", "minmax(0, 1.3fr)"],
+  ["", (b) => html`<${Grant} b=${b} />`, "", "3rem"],
 ];
 
 export const BudgetTable = (props) => html`<${Table} columns=${columns} ...${props} />`;

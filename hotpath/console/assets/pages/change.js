@@ -1,17 +1,15 @@
 // A change of a policy on one page: its text with what the service finds wrong at its place, trying, comparing, a backtest,
 // storing it, and the draft with its approvals, its report and its promotion.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
-import { call, get, post, segment } from "../lib/api.js";
+import { call, get, listOf, post, segment, useLoad } from "../lib/api.js";
 import { faultsOf, parse, print, syntaxFault } from "../lib/json.js";
 import { go, link, useLeaving } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
-import { listOf, useLoad } from "../lib/load.js";
-import { ruleWords } from "../lib/words.js";
-import { Badge, Empty, Failure, Field, Head, Linked, Loading, Sure, Time, Who } from "../lib/parts.js";
-import { Backtest, Begin } from "./backtests.js";
+import { plural } from "../lib/words.js";
+import { Awaited, Badge, Decided, Empty, entries, Failure, Field, Form, Head, Linked, Rules, Sure, Time, useAct, Who } from "../lib/parts.js";
+import { Backtest, Begin, changedAs, ended, Flipped, Report, Running } from "./backtests.js";
 import { InUse } from "./in-use.js";
 import { bodyOf, By, Difference } from "./policies.js";
-import { ended, Flipped, Report, Running } from "./report.js";
 
 const blank = { policy_id: "refunds", name: "Refunds", rules: [{ rule_id: "cap", rule_type: "max_amount", description: "No refund over 500 USD", parameters: { limit: 500, currency: "USD" } }] };
 const path = (id, more = "") => `/v1/policies/${segment(id)}/draft${more}`;
@@ -42,7 +40,7 @@ const self = () => session().key?.principal ?? session().key?.key_id;
 
 export function Change({ id, route }) {
   const { version } = route.query; // which is to be used again
-  const { data, error, reload } = useLoad(async (signal) => {
+  const loaded = useLoad(async (signal) => {
     if (!id) return { live: blank, base: blank, start: blank };
     const of = (number) => get(`/v1/policies/${segment(id)}`, { query: { version: number }, signal });
     const [live, draft] = await Promise.all([of(), draftOf(id, signal)]);
@@ -50,22 +48,22 @@ export function Change({ id, route }) {
     const base = before?.version && before.version !== live.version ? await of(before.version) : live;
     return { live, draft, base, start: version ? await of(version) : (route.rest[0] === "draft" && draft) || live, read: Date.now() };
   }, [id, version]);
-  if (!data) return html`<${Head} title="Change" />${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Loading} />`}`;
+  const { data, error, reload } = loaded;
+  if (!data) return html`<${Awaited} title="Change" of=${loaded} />`;
   const { live, draft } = data;
   const writes = may("policies:write");
-  const form = html`<${Form} ...${data} id=${id} route=${route} reload=${reload} />`;
+  const form = html`<${Editor} ...${data} id=${id} route=${route} reload=${reload} />`;
   const theirs = draft && route.rest[0] === "draft" && draft.author?.principal !== self(); // who decides about it sees it first
-  const shown = draft && html`<${Draft} key=${draft.draft_hash} id=${id} draft=${draft} live=${live} read=${data.read} reload=${reload} />`;
+  const shown = draft && html`<${Draft} key=${draft.draft_hash} id=${id} draft=${draft} live=${live} read=${data.read} reload=${reload} route=${route} />`;
   return html`
-    <p class="crumbs"><a class="back" href=${link("policies", id)}>${id ?? "All policies"}</a></p>
-    <${Head} title=${!id ? "A new policy" : writes ? `A change of ${id}` : `Draft of ${id}`}>${id && html`<button onClick=${reload}>Refresh</button>`}<//>
+    <${Head} title=${!id ? "A new policy" : writes ? `A change of ${id}` : `Draft of ${id}`} back=${[link("policies", id), id ?? "All policies"]}>${id && html`<button onClick=${reload}>Refresh</button>`}<//>
     <${Failure} error=${error} />
     ${theirs && shown}
     ${writes && (theirs ? html`<details class="new"><summary>Edit it</summary>${form}</details>` : form)}
     ${draft ? !theirs && shown : !writes && html`<${Empty} title="There is no draft.">An author stores one: it decides nothing, and is compared with what is decided from then on.<//>`}`;
 }
 
-function Form({ live, draft, base, start, id, route, reload }) {
+function Editor({ live, draft, base, start, id, route, reload }) {
   const [before, setBefore] = useState(base); // the version that the text changes
   const own = draft?.author?.principal === self() || start === draft ? draft : undefined;
   const [replaced, setReplaced] = useState(own); // the draft that one stored here replaces: the own one, or one that was read
@@ -132,13 +130,13 @@ function Form({ live, draft, base, start, id, route, reload }) {
   const others = error?.code === "if_match_required" || error?.code === "draft_hash_mismatch";
   const still = busy || Boolean(syntax);
   return html`
-    ${unsaved && html`<p class="hint">Not stored; this tab keeps it. <button class="plain" onClick=${() => begin(live)}>Begin again from version ${live.version ?? "nothing"}</button></p>`}
+    ${unsaved && html`<p class="hint">Not stored; this tab keeps it. <button class="plain" onClick=${() => begin(live)}>Start over from version ${live.version ?? "nothing"}</button></p>`}
     ${draft && !drafted && html`<p class="hint">There is a draft, below, with another text. <button class="plain" onClick=${() => begin(draft)}>Edit the draft</button></p>`}
     <div class="editor"><${Lines} text=${text} faults=${shown} area=${area} />
       <textarea ref=${area} class="code" wrap="off" spellcheck="false" autocapitalize="off" aria-label="The policy as JSON" aria-invalid=${shown.length > 0} aria-describedby="faults"
         value=${text} onInput=${(e) => write(e.currentTarget.value)}></textarea></div>
     <div id="faults" role="status">${shown.length > 0 && html`<ul class="faults">${shown.map((f) => html`<li><button class="plain" onClick=${() => to(f.line)}>Line ${f.line}</button> <bdi>${f.text}</bdi></li>`)}</ul>`}</div>
-    ${others && replaced && html`<div class="failure" role="alert"><p>Nothing is stored: <${Who} name=${replaced.author?.principal ?? "an admin"} /> stored a draft, <${Time} at=${replaced.created_at} />${replaced.note && html`: <bdi>${replaced.note}</bdi>`}.</p>
+    ${others && replaced && html`<div class="failure" role="alert"><p>Nothing is stored: <${Who} of=${replaced.author} /> stored a draft, <${Time} at=${replaced.created_at} />${replaced.note && html`: <bdi>${replaced.note}</bdi>`}.</p>
       <p>Your text is kept. <button class="plain" onClick=${reload}>Look at that draft</button>, or store yours in its place.</p></div>`}
     <${Failure} error=${newer || (others && replaced) || (error?.status === 422 && faults.length) ? null : error} doing />
     ${newer && html`<${Meanwhile} newer=${newer} before=${newer.policy_id === id ? before : null} over=${() => { setBefore(newer); setNewer(null); write(text, newer); }} />`}
@@ -150,7 +148,7 @@ function Form({ live, draft, base, start, id, route, reload }) {
     ${!syntax && id && !drafted && html`<${Compared} before=${before} text=${text} id=${id} />`}
     ${!syntax && html`<${TryOut} policy=${() => parse(text)} id=${id} />`}
     ${id && !syntax && html`<${Begin} id=${id} rules=${() => parse(text).rules} begun=${(backtest) => go(link("policies", [id, ...route.rest], { ...route.query, backtest }), true)} />`}
-    ${route.query.backtest && html`<${Backtest} key=${route.query.backtest} id=${route.query.backtest} within />`}`;
+    ${route.query.backtest && html`<${Backtest} key=${route.query.backtest} id=${route.query.backtest} route=${route} within />`}`;
 }
 
 // newest returns the version in force, with who made it, or null where that cannot be read.
@@ -166,7 +164,7 @@ function Meanwhile({ newer, before, over }) {
   return html`<div class="failure" role="alert"><p>Nothing is stored: since you opened version\u00a0${before.version}, somebody has stored ${which}.</p>
       <p>Your text is kept. What that version changed is not in it, unless you write it there.</p></div>
     <${Difference} from=${before} to=${newer} title=${`What version ${newer.version} changed`} />
-    <p><button onClick=${over}>Go on from version ${newer.version}</button></p>`;
+    <p><button onClick=${over}>Continue from version ${newer.version}</button></p>`;
 }
 
 // Compared is what the text changes, and what that does to budgets.
@@ -192,108 +190,77 @@ function Lines({ text, faults, area }) {
 // TryOut judges an action by the rules as they stand in the editor, without any effect.
 function TryOut({ policy, id }) {
   const [result, setResult] = useState(null);
-  const [error, setError] = useState(null);
-  const submit = async (e) => {
-    e.preventDefault();
-    const action = Object.fromEntries([...new FormData(e.currentTarget)].filter(([, v]) => v !== ""));
-    try {
-      setError(null);
-      const { policy_id: named, rules } = policy();
-      const of = id ?? named;
-      setResult((await post("/v1/simulate", print({ policy_id: of, rules, actions: [{ policy_id: of, ...action }] }), { textAmounts: true })).results[0]);
-    } catch (failure) {
-      setError(failure);
-      setResult(null);
-    }
+  const judge = async (action) => {
+    setResult(null);
+    const { policy_id: named, rules } = policy();
+    const of = id ?? named;
+    setResult((await post("/v1/simulate", print({ policy_id: of, rules, actions: [{ policy_id: of, ...action }] }), { textAmounts: true })).results[0]);
   };
   return html`
     <section><h2>Try an action</h2><p class="hint">Judged by the rules above as they are, with no effect.</p>
-      <form class="try" onSubmit=${submit}>
-        <${Field} label="Agent"><input name="agent_id" value="support-bot" required /><//>
-        <${Field} label="Type"><select name="action_type"><option>refund</option><option>credit</option><option>discount</option><option>spend</option></select><//>
-        <${Field} label="Amount"><input name="amount" inputmode="decimal" required /><//>
-        <${Field} label="Currency"><input name="currency" value="USD" maxlength="3" required /><//>
-        <${Field} label="Counterparty"><input name="counterparty" value="customer-1" required /><//>
-        <div class="buttons"><button>Try it</button></div>
-      </form>
-      <${Failure} error=${error} />
+      <${Form} button="Try it" plain doing=${false} send=${judge} fields=${[
+        ["agent_id", "Agent", { value: "support-bot", required: true }], ["action_type", "Type", { of: ["refund", "credit", "discount", "spend"] }], ["amount", "Amount", { inputmode: "decimal", required: true }],
+        ["currency", "Currency", { value: "USD", maxlength: 3, required: true }], ["counterparty", "Counterparty", { value: "customer-1", required: true }]]} />
       ${result && html`<div role="status"><p><${Badge} of=${result.decision} /> <${Linked} text=${result.message} /></p>${result.violated_rule_id && html`<p class="hint"><code>${result.violated_rule_id}</code> ${result.violated_rule_description}</p>`}</div>`}
     </section>`;
 }
 
 // Draft is what waits to become a version: what differs, who approved it, and what it would have decided since it was put.
-function Draft({ id, draft, live, read: since, reload }) {
+function Draft({ id, draft, live, read: since, reload, route }) {
   const [done, setDone] = useState(true);
   const { data: report } = useLoad(async (signal) => {
     const read = may("checks:read") ? await get(path(id, "/report"), { signal }).catch(() => null) : null;
     setDone(!read || ended(read.status));
     return read;
   }, [draft.draft_hash, since], done ? 0 : 1000);
+  const { change } = route.query;
   return html`
     <h2 class="part">The draft${draft.status && html` <${Badge} of=${draft.rejection ? "denied" : "pending"}>${draft.status}<//>`}</h2>
-    <p>By ${draft.author ? html`<${Who} name=${draft.author.principal} />` : "an admin"}, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
-    <p class="hint">It decides nothing.${report && " The report tells what it would have made of the checks since it was put."}</p>
-    ${!may("policies:write") && html`<section><h2>Rules</h2><ul class="rules">${draft.rules.map((r) => html`<li><code>${r.rule_id}</code> <span>${r.description}</span><span class="hint">${ruleWords(r)}</span></li>`)}</ul></section>`}
+    <p>By <${Who} of=${draft.author} />, <${Time} at=${draft.created_at} />${draft.note && html`: <bdi>${draft.note}</bdi>`}</p>
+    <p class="hint">It decides nothing.${report && " The report tells what it would have decided since it was stored."}</p>
+    ${!may("policies:write") && html`<section><h2>Rules</h2><${Rules} of=${draft.rules} policy=${id} /></section>`}
     <${Difference} from=${live} to=${draft} title=${`What differs from version ${live.version}, which is in force`} />
     ${!may("policies:write") && html`<${InUse} id=${id} before=${live.rules} after=${draft.rules} />`}
     ${draft.policy_version && html`<${Approvals} id=${id} draft=${draft} reload=${reload} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} ended=${() => { keep(id, 0, null); go(link("policies", id)); }} />`}
     ${report && html`<${Running} of=${report} />`}
-    ${report?.report && html`<${Report} report=${report.report} /><section><h2>Decided otherwise, the newest first</h2><${Flipped} list=${listOf(report.flips, report.report.flips.total)} /></section>`}`;
+    ${report?.report && html`<${Report} report=${report.report} policy=${id} route=${route} /><section><h2>Decisions that would change, the newest first</h2><${Flipped} list=${listOf(report.flips.filter(changedAs(change)), change ? null : report.report.flips.total)} change=${change} /></section>`}`;
 }
 
-const Dropped = ({ value, change, label = "Budgets that end though they are in use", hint = "Their rule_ids, with commas between them. What was used of them is counted no longer." }) => html`
+const Dropped = ({ value, change, label = "Budgets that end though they are in use", hint = "Their rule_ids, separated by commas. What was used of them is counted no longer." }) => html`
   <${Field} label=${label} hint=${hint}><input value=${value} onInput=${(e) => change(e.currentTarget.value)} /><//>`;
-
-const entries = (text) => text.split(",").map((s) => s.trim()).filter(Boolean);
 
 // Approvals shows who has approved the draft, where the version in force asks people, and
 // approves exactly the draft that is shown.
 function Approvals({ id, draft, reload }) {
-  const [failure, setFailure] = useState(null);
+  const { act, failure } = useAct();
   const [note, setNote] = useState("");
   const [drop, setDrop] = useState("");
-  const decide = (verb, more) => async () => {
-    try {
-      await post(path(id, verb), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }), ...more });
-      setFailure(null);
-      reload();
-    } catch (e) {
-      setFailure(e);
-    }
-  };
+  const decide = (verb, more) => act(() => post(path(id, verb), { draft_hash: draft.draft_hash, ...(note.trim() && { note: note.trim() }), ...more }).then(reload));
   const groups = draft.from?.filter((g) => g.missing > 0).map((g) => `${g.missing} of ${g.group}`) ?? [];
+  const { rejection } = draft;
   return html`
     <section><h2>Approvals</h2>
-      ${draft.approvals.length > 0 && html`<ul class="decisions">${draft.approvals.map((a) => html`<li><bdi title=${a.principal}>${a.name || a.principal}</bdi>${a.email && html` <span class="hint"><bdi>${a.email}</bdi></span>`}${a.groups && html` <span class="hint"><bdi>${a.groups.join(", ")}</bdi></span>`} <span class="hint"><${Time} at=${a.at} />${!a.counts && ", does not count"}${a.drop_budgets?.length > 0 && `, budgets that may end: ${a.drop_budgets.join(", ")}`}</span>${a.note && html`<p><bdi>${a.note}</bdi></p>`}</li>`)}</ul>`}
-      <p class="hint">Version ${draft.policy_version}, which is in force, asks ${draft.required} others than the author. ${draft.rejection ? "It was rejected: no approval counts until it is stored again." : draft.missing > 0 ? `Missing: ${draft.missing}${groups.length > 0 ? ` (${groups.join(", ")})` : ""}.` : "Nobody is missing."}</p>
-      ${draft.rejection && html`<div class="failure"><p>Rejected by <bdi title=${draft.rejection.principal}>${draft.rejection.name || draft.rejection.principal}</bdi>, <${Time} at=${draft.rejection.at} />${draft.rejection.note && html`: <bdi>${draft.rejection.note}</bdi>`}</p></div>`}
-      ${may("approvals:decide") && !draft.rejection && html`<${Field} label="Note for those who read the record"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
-        <${Dropped} value=${drop} change=${setDrop} label="Budgets that may end though they are in use" hint="Their rule_ids, with commas between them; none as a rule." />
-        <div class="buttons"><button class="deny" onClick=${decide("/reject")}>Reject it</button> <button class="primary" onClick=${decide("/approve", entries(drop).length && { drop_budgets: entries(drop) })}>Approve exactly this draft</button></div>`}
+      <${Decided} of=${draft.approvals} said=${(a) => `${a.counts ? "" : ", does not count"}${a.drop_budgets?.length > 0 ? `, budgets that may end: ${a.drop_budgets.join(", ")}` : ""}`} />
+      <p class="hint">Version ${draft.policy_version}, which is in force, asks ${plural(draft.required, "person", "people")} other than the author. ${rejection ? "It was rejected: no approval counts until it is stored again." : draft.missing > 0 ? `Missing: ${draft.missing}${groups.length > 0 ? ` (${groups.join(", ")})` : ""}.` : "Nobody is missing."}</p>
+      ${rejection && html`<div class="failure"><p>Rejected by <${Who} of=${rejection} />, <${Time} at=${rejection.at} />${rejection.note && html`: <bdi>${rejection.note}</bdi>`}</p></div>`}
+      ${may("approvals:decide") && !rejection && html`<${Field} label="Note, for the record"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
+        <${Dropped} value=${drop} change=${setDrop} label="Budgets that may end though they are in use" hint="Their rule_ids, separated by commas; usually none." />
+        <div class="buttons"><button class="deny" onClick=${() => decide("/reject")}>Reject it</button> <button class="primary" onClick=${() => decide("/approve", entries(drop).length && { drop_budgets: entries(drop) })}>Approve exactly this draft</button></div>`}
       <${Failure} error=${failure} doing /></section>`;
 }
 
 // End promotes the draft, or deletes it.
-function End({ id, draft, live, ended }) {
-  const [failure, setFailure] = useState(null);
+function End({ id, draft, live, ended: gone }) {
+  const { act, failure } = useAct();
   const [drop, setDrop] = useState("");
-  const act = (request) => async () => {
-    try {
-      await request();
-      ended();
-    } catch (e) {
-      setFailure(e);
-    }
-  };
   const dropped = entries(drop);
-  const promote = act(() => post(path(id, "/promote"), { draft_hash: draft.draft_hash, ...(dropped.length && { drop_budgets: dropped }) }, { ifMatch: live.version }));
-  const end = act(() => call("DELETE", path(id), { ifMatch: draft.draft_hash }));
+  const promote = () => act(() => post(path(id, "/promote"), { draft_hash: draft.draft_hash, ...(dropped.length && { drop_budgets: dropped }) }, { ifMatch: live.version }).then(gone));
   return html`
     <section><h2>Decide</h2>
-      <p class="hint">Promoted, it decides from then on, as version ${live.version + 1}. ${live.version !== draft.base_version && `It was put when version ${draft.base_version} was in force.`}</p>
+      <p class="hint">Promoted, it decides from then on, as version ${live.version + 1}. ${live.version !== draft.base_version && `It was stored when version ${draft.base_version} was in force.`}</p>
       ${(failure?.code === "budget_in_use" || drop) && html`<${Dropped} value=${drop} change=${setDrop} />`}
       <div class="buttons"><button class="primary" onClick=${promote}>Promote it to version ${live.version + 1}</button>
-        <${Sure} yes="Yes, delete it" act=${end}>Delete the draft<//></div>
+        <${Sure} yes="Yes, delete it" act=${() => act(() => call("DELETE", path(id), { ifMatch: draft.draft_hash }).then(gone))}>Delete the draft<//></div>
       <${Failure} error=${failure} doing /></section>`;
 }

@@ -1,17 +1,17 @@
 // Events: the feed of what happened, the newest first.
 import { html } from "../lib/html.js";
-import { get } from "../lib/api.js";
+import { get, useParts } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
-import { useParts } from "../lib/load.js";
-import { Filters, Table } from "../lib/table.js";
-import { Agent, Amount, Empty, Head, ID, PlainTime, Policy } from "../lib/parts.js";
+import { spoken } from "../lib/words.js";
+import { Agent, Amount, Empty, Filters, Head, ID, PlainTime, Policy, Table, Who } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.reopened", "approval.expired", "approval.withdrawn", "approval.used",
   "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
   "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended",
   "grant.created", "grant.approved", "grant.revoked"];
 
+const typeWords = (type) => spoken(type).replace(".", " ");
 const filters = [["type", "Type", eventTypes], ["from", "From", "day"], ["to", "To", "day"]];
 const pieces = [60e3, 600e3, 3600e3, 6 * 3600e3, 86400e3, 7 * 86400e3, 30 * 86400e3];
 
@@ -48,14 +48,14 @@ export function Events({ route }) {
 }
 
 const columns = [
-  ["Type", (e) => e.type, "what", "13rem"],
-  ["Amount", (e) => { const a = e.data.action ?? e.data; return a.amount !== undefined && a.amount !== null && a.currency && html`<${Amount} value=${a.amount} currency=${a.currency} />`; }, "aside number", "8.5rem"],
+  ["Type", (e) => typeWords(e.type), "what", "11rem"],
+  ["Amount", (e) => { const a = e.data.action ?? e.data; return a.amount !== undefined && a.amount !== null && a.currency && html`<${Amount} value=${a.amount} currency=${a.currency} />`; }, "aside number", "9rem"],
   ["Policy", (e) => e.data.policy_id && html`<${Policy} id=${e.data.policy_id} />`],
-  ["Agent", (e) => { const id = e.data.agent_id ?? e.data.action?.agent_id; return id && html`<${Agent} id=${id} />`; }],
-  ["By", (e) => { const by = e.data.decision ?? e.data.author ?? e.data.changed_by ?? e.data.created_by; return by?.principal && html`<bdi>${by.name || by.principal}</bdi>`; }],
-  ["About", (e) => leads(e.data), "", "minmax(0, 1.4fr)"],
-  ["Number", (e) => String(e.sequence), "number", "6rem"],
-  ["Time", (e) => html`<${PlainTime} at=${e.timestamp} />`, "", "10.5rem"],
+  ["Agent", (e) => { const id = e.data.agent_id ?? e.data.action?.agent_id; return id && html`<${Agent} id=${id} />`; }, "", "minmax(0, 1.4fr)"],
+  ["By", (e) => { const by = e.data.decision ?? e.data.author ?? e.data.changed_by ?? e.data.created_by; return by?.principal && html`<${Who} of=${by} />`; }, "", "minmax(0, .8fr)"],
+  ["About", (e) => leads(e.data), "", "9rem"],
+  ["Number", (e) => String(e.sequence), "number", "5rem"],
+  ["Time", (e) => html`<${PlainTime} at=${e.timestamp} />`, "", "8.5rem"],
 ];
 
 // leads are links to what an event is about.

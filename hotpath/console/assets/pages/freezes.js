@@ -1,13 +1,11 @@
 // Freezes: what is stopped, by whom and why; a new freeze, and its end (S87).
-import { html, useRef, useState } from "../lib/html.js";
-import { get, post, segment } from "../lib/api.js";
+import { html, useState } from "../lib/html.js";
+import { get, post, segment, useLoad, usePages } from "../lib/api.js";
 import { exact } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { asAdmin, may } from "../lib/session.js";
-import { useLoad, usePages } from "../lib/load.js";
 import { localTime, plural } from "../lib/words.js";
-import { Table, Tabs } from "../lib/table.js";
-import { Agent, Badge, Counterparty, Empty, Failure, Field, Head, PlainTime, Policy, Said, Theirs, Who } from "../lib/parts.js";
+import { Agent, Badge, Counterparty, Empty, Form, Head, PlainTime, Policy, Said, Table, Tabs, Theirs, Who } from "../lib/parts.js";
 
 const kinds = [["agent_id", "agent"], ["principal", "principal"], ["policy_id", "policy"], ["counterparty", "counterparty"], ["all", "everything"]];
 
@@ -24,7 +22,7 @@ export function useFrozen() {
 function Scope({ of, plain = false }) {
   const [kind, word] = kinds.find(([name]) => of[name] !== undefined);
   const name = exact(of[kind]);
-  const shown = { agent_id: html`<${Agent} id=${name} />`, counterparty: html`<${Counterparty} name=${name} />`, policy_id: html`<${Policy} id=${name} />` }[kind];
+  const shown = { agent_id: html`<${Agent} id=${name} />`, counterparty: html`<${Counterparty} name=${name} />`, policy_id: html`<${Policy} id=${name} />`, principal: html`<${Who} name=${name} />` }[kind];
   return kind === "all" ? word : html`${word} ${(!plain && shown) || html`<${Theirs} text=${name} />`}`;
 }
 
@@ -61,56 +59,32 @@ function reach(reaches) {
 
 function New({ of, done }) {
   const [kind, setKind] = useState((kinds.find(([name]) => of[name]) ?? kinds[0])[0]);
-  const [failure, setFailure] = useState(null);
-  const key = useRef(""); // pressed twice, it is one freeze; what is edited is another
-  const freeze = async (e) => {
-    e.preventDefault();
-    key.current ||= crypto.getRandomValues(new Uint32Array(4)).join("-");
-    const { name, reason, until } = Object.fromEntries(new FormData(e.currentTarget));
-    try {
-      done(await post("/v1/freezes", { scope: { [kind]: kind === "all" ? true : name }, reason, until: until ? new Date(until).toISOString() : null, idempotency_key: key.current }, as("freezes:write")));
-    } catch (error) {
-      setFailure(error);
-    }
-  };
+  const freeze = async ({ name, reason, until }, key) => done(await post("/v1/freezes", { scope: { [kind]: kind === "all" ? true : name }, reason, until: until ?? null, idempotency_key: key }, as("freezes:write")));
   return html`
-    <form class="once" aria-label="A new freeze" onInput=${() => { key.current = ""; }} onSubmit=${freeze}>
-      <div class="try">
-        <${Field} label="Freeze"><select onChange=${(e) => setKind(e.currentTarget.value)}>${kinds.map(([name, word]) => html`<option value=${name} selected=${name === kind}>${word}</option>`)}</select><//>
-        ${kind !== "all" && html`<${Field} label="Name"><input name="name" required value=${of[kind] ?? ""} autocomplete="off" spellcheck="false" /><//>`}
-        <${Field} label="Until" hint="Empty: until it is released."><input type="datetime-local" name="until" /><//>
-      </div>
-      <${Field} label="Reason"><input name="reason" required maxlength="4096" autocomplete="off" /><//>
-      <p class="hint">${kind === "all" ? "Nothing is allowed and nothing is redeemed, of anybody." : "Freezing an agent stops a fault, freezing a principal stops a thief: an agent chooses its own name."} A plain allow that was answered before cannot be called back.</p>
-      <${Failure} error=${failure} doing="Freeze again: it counts once." />
-      <div class="buttons"><button class="deny">Freeze</button> <a class="button" href=${link("freezes")}>Cancel</a></div>
-    </form>`;
+    <div class="once"><${Form} label="A new freeze" button="Freeze" danger send=${freeze} doing="Freeze again: it counts once." fields=${[
+      ["kind", "Freeze", { of: kinds, value: kind, onChange: (e) => setKind(e.currentTarget.value) }],
+      ...(kind === "all" ? [] : [["name", "Name", { value: of[kind], required: true }]]),
+      ["until", "Until", { type: "datetime-local", hint: "Empty: until it is released." }], ["reason", "Reason", { required: true, maxlength: 4096 }]]}>
+      <p class="hint">${kind === "all" ? "Nothing is allowed and nothing is redeemed, of anybody." : "Freezing an agent stops a fault, freezing a principal stops a thief: an agent chooses its own name."} A plain allow that was answered before cannot be called back. <a href=${link("freezes")}>Cancel</a></p><//></div>`;
 }
 
 const columns = [
   ["Frozen", (f) => html`<${Scope} of=${f.scope} plain />`, "what", "minmax(0, 1.2fr)"],
   ["State", (f) => html`<${Badge} of=${f.status === "active" ? "block" : ""}>${f.status === "active" ? "frozen" : f.status}<//>`, "aside", "6rem"],
   ["Reason", (f) => html`<bdi>${f.reason}</bdi>`, "line", "minmax(0, 2fr)"],
-  ["By", (f) => (f.created_by ? html`<${Who} name=${f.created_by.principal} />` : "an admin or the system")],
-  ["Since", (f) => html`<${PlainTime} at=${f.created_at} />`, "", "10.5rem"],
-  ["Until", (f) => (f.released_at ? html`released <${PlainTime} at=${f.released_at} />` : f.until ? `until ${localTime(f.until)}` : "until it is released"), "", "12rem"],
+  ["By", (f) => (f.created_by ? html`<${Who} of=${f.created_by} />` : "an admin or the system")],
+  ["Since", (f) => html`<${PlainTime} at=${f.created_at} />`, "", "8.5rem"],
+  ["Until", (f) => (f.released_at ? html`released <${PlainTime} at=${f.released_at} />` : f.until ? `until ${localTime(f.until, true)}` : "until it is released"), "", "12rem"],
 ];
 
 // Release shows who released a freeze, and releases it.
 function Release({ f, done }) {
-  const [failure, setFailure] = useState(null);
-  const release = async (e) => {
-    e.preventDefault();
-    try {
-      const now = await post(`/v1/freezes/${segment(f.freeze_id)}/release`, Object.fromEntries(new FormData(e.currentTarget)), as("freezes:release"));
-      done(now.missing > 0 && now.status === "active" ? `Released by you; ${plural(now.missing, "person", "people")} more must release it.` : "Released.");
-    } catch (error) {
-      setFailure(error);
-    }
+  const release = async (body) => {
+    const now = await post(`/v1/freezes/${segment(f.freeze_id)}/release`, body, as("freezes:release"));
+    done(now.missing > 0 && now.status === "active" ? `Released by you; ${plural(now.missing, "person", "people")} more must release it.` : "Released.");
   };
   return html`<p><bdi>${f.reason}</bdi></p>
-    ${f.releases.map((r) => html`<p>Released by <${Who} name=${r.principal ?? "an admin"} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi></p>`)}
-    ${f.status === "active" && may("freezes:release") && html`<form class="buttons" aria-label="Release" onSubmit=${release}>
-      <${Field} label="Why it may go on"><input name="note" required maxlength="4096" autocomplete="off" /><//> <button class="primary">${asAdmin("freezes:release") ? "Release alone, as the admin, on record" : "Release"}</button></form>`}
-    <${Failure} error=${failure} doing />`;
+    ${f.releases.map((r) => html`<p>Released by <${Who} of=${r} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi></p>`)}
+    ${f.status === "active" && may("freezes:release") && html`<${Form} label="Release" send=${release} fields=${[["note", "Why it may go on", { required: true, maxlength: 4096 }]]}
+      button=${asAdmin("freezes:release") ? "Release alone, as the admin, on record" : "Release"} />`}`;
 }

@@ -1,9 +1,8 @@
 // What a change of a policy does to its budgets that are in use (S37, S63).
 import { html } from "../lib/html.js";
+import { useLoad } from "../lib/api.js";
+import { compare, exact } from "../lib/json.js";
 import { may } from "../lib/session.js";
-import { compare } from "../lib/decimal.js";
-import { exact } from "../lib/json.js";
-import { useLoad } from "../lib/load.js";
 import { plural } from "../lib/words.js";
 import { Failure, Theirs } from "../lib/parts.js";
 import { countersOf, share } from "./budgets.js";
@@ -30,10 +29,10 @@ function effect(rule, next, counters, more) {
     return used.length === 0 && !more ? `${how}; nothing of it is in use` : `${how}: ${many}. The service asks for its rule_id before it lets go of what was used`;
   }
   const over = used.filter((b) => isOver(b, next.parameters));
-  if (over.length === 0) return `goes on with what was used: ${many}, none at its limit`;
+  if (over.length === 0) return `keeps what was used: ${many}, none at its limit`;
   const fullest = over.reduce((a, b) => (share(b) > share(a) ? b : a));
   const whose = Object.values(fullest.per);
-  return html`goes on with what was used: ${many}, ${over.length} without room from then on${whose.length > 0 && html`, the fullest: ${whose.map((v, i) => html`${i > 0 && " "}<${Theirs} text=${exact(v)} />`)}`}`;
+  return html`keeps what was used: ${many}, ${over.length} without room from then on${whose.length > 0 && html`, the fullest: ${whose.map((v, i) => html`${i > 0 && " "}<${Theirs} text=${exact(v)} />`)}`}`;
 }
 
 // InUse has a line for each budget that there is before or after the change.
@@ -43,7 +42,7 @@ export function InUse({ id, before, after }) {
   const fresh = next.filter((r) => !old.some((o) => o.rule_id === r.rule_id));
   if (old.length + fresh.length === 0 || (old.length > 0 && !data && !error)) return null;
   return html`
-    <section><h2>What it does to budgets</h2>
+    <section><h2>Effect on budgets</h2>
       <${Failure} error=${error} />
       <ul class="rules">${data && old.map((r) => html`<li><code>${r.rule_id}</code> ${effect(r, next.find((n) => n.rule_id === r.rule_id), data.counters, data.more)}.</li>`)}
         ${fresh.map((r) => html`<li><code>${r.rule_id}</code> begins at zero.</li>`)}</ul></section>`;
