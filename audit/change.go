@@ -208,10 +208,13 @@ func ChangeOfPolicy(p *Policy, dropped []string, generation int64, by Actor, at 
 // PostgreSQL makes its own (record_key).
 func ChangeOfKey(kind ChangeKind, k *Key, generation int64, by Actor, at time.Time) Change {
 	row := chain.EncodeRow(k.ID[:], k.Hash[:], k.Name, int32(k.RateLimitRPM), k.Active, k.CreatedAt, generation, orNil(k.Grants.Text()),
-		orZero(k.Stopped))
+		orZero(k.Stopped), orZero(k.GranterSince))
 	details := map[string]any{"name": k.Name, "rate_limit_rpm": k.RateLimitRPM, "active": k.Active}
 	if k.Stopped == generation {
 		details["stopped"] = true
+	}
+	if k.GranterSince == generation {
+		details["granter"] = true
 	}
 	if text := k.Grants.Text(); text != "" {
 		if err := json.Unmarshal([]byte(text), &details); err != nil {

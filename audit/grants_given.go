@@ -20,9 +20,9 @@ type GrantRecord struct {
 type KeyStanding struct {
 	Party
 
-	Active  bool
-	Grants  spend.Grants
-	Stopped int64 // the last change that stopped what it was allowed; 0: none
+	Active       bool
+	Grants       spend.Grants
+	GranterSince int64 // the last change after which it may grant, and before which it might not; 0: none
 }
 
 // Given is what open grants add to the limits of a counter.
@@ -78,15 +78,14 @@ func (r *GrantRecord) Approvers(g *BudgetGrant, stops int64, at time.Time) (peop
 }
 
 // Counts reports whether what somebody granted, or approved, counts for a check that was judged by a stop: a key is active then, and
-// may grant at the check's timestamp, and neither was what it was allowed stopped since nor could it once not grant. What was done in
-// a session counts as it was.
+// may grant at the check's timestamp, and might ever since. What was done in a session counts as it was.
 func (r *GrantRecord) Counts(by *Release, stops int64, at time.Time) bool {
 	k, known := r.Standing(by.By.KeyID, stops)
 	if !known {
 		_, err := spend.ParseID(by.By.KeyID, spend.PrefixSession)
 		return err == nil
 	}
-	return k.Active && k.Stopped <= by.Seq && mayGrant(&k.Grants, at)
+	return k.Active && k.GranterSince <= by.Seq && mayGrant(&k.Grants, at)
 }
 
 // PartyOf returns who granted, or approved: behind a key, who it was at a stop.

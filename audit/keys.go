@@ -14,8 +14,8 @@ type Keys interface {
 	CreateKey(ctx context.Context, by Actor, k *Key) error
 	// UpdateKey changes the fields that are not nil and returns the record, or ErrNotFound. It raises
 	// the generation and records the change. A change that Stales waits for the commits in progress,
-	// and refuses all others that were judged before it. One that Deactivates reopens the approvals that the key approved. One after
-	// which a key that granted may grant again stops what it granted before (S91).
+	// and refuses all others that were judged before it. One that Deactivates reopens the approvals that the key approved. After one
+	// by which a key may grant that might not before, what it granted before counts no more (S91).
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// CountStopped counts what a stop of a key stopped, of the checks since a time.
 	CountStopped(ctx context.Context, keyID string, stop int64, since time.Time) (Stopped, error)
@@ -42,6 +42,7 @@ type Key struct {
 	LastUsedAt   time.Time // as far as it was noted; zero when never
 	Grants       spend.Grants
 	Stopped      int64 // the last change that stopped what it had been allowed; 0: none (S87)
+	GranterSince int64 // the last change after which it may grant, and before which it might not; 0: none (S91)
 }
 
 // MayGrant reports whether the key may raise budgets at a time (S91).

@@ -269,5 +269,5 @@ func (f *fleet) access(g spend.Grants) person {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return person{f, access, spend.ID{}}
+	return person{fleet: f, access: access}
 }

@@ -80,7 +80,7 @@ func (v *view) record() *audit.GrantRecord {
 		if k == nil {
 			return audit.KeyStanding{}, false
 		}
-		return audit.KeyStanding{Party: k.party(), Active: k.Active, Grants: k.Grants, Stopped: k.Stopped}, true
+		return audit.KeyStanding{Party: k.party(), Active: k.Active, Grants: k.Grants, GranterSince: k.GranterSince}, true
 	}}
 }
 

@@ -16,6 +16,7 @@ const asksOne = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amou
 // person is somebody who decides with an API key.
 type person struct {
 	*fleet
+	key    hotpath.Caller
 	access hotpath.Access
 	id     spend.ID
 }
@@ -27,11 +28,12 @@ func (f *fleet) person(principal string) person {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	access, _, err := f.nodes[0].Admit(f.t.Context(), hotpath.KeyCaller([]byte(raw)), spend.ApprovalsDecide, false)
+	caller := hotpath.KeyCaller([]byte(raw))
+	access, _, err := f.nodes[0].Admit(f.t.Context(), caller, spend.ApprovalsDecide, false)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return person{f, access, k.ID}
+	return person{f, caller, access, k.ID}
 }
 
 func (p person) approve(a *audit.Approval) {
@@ -134,7 +136,7 @@ func TestReopenedApprovalOfAsker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bo := person{f, access, spend.ID{}}
+		bo := person{fleet: f, access: access}
 		bo.approve(asked)
 		bo.approve(owned)
 		if err := f.nodes[0].EndSession(t.Context(), audit.Actor{}, session.ID); err != nil {

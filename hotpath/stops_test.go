@@ -94,6 +94,22 @@ func TestDeactivatedKey(t *testing.T) {
 	})
 }
 
+// S87, S91: a key that may grant again stops nothing of what it was allowed.
+func TestGranterAgain(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "g", grantRules)
+		p := f.person("ann")
+		p.grant(0, f.grantAsked("g", "100", "a1"))
+		p.patch(0, named(spend.Grants{Scopes: spend.ChecksWrite | spend.ChecksRedeem}, spend.MemberRole, spend.MemberScopes))
+		allowed := f.checkBy(p.key, 0, refundOf(t, "10", "c")).answer.Check
+		p.patch(0, named(spend.Grants{Role: spend.Approver}, spend.MemberRole, spend.MemberScopes))
+		must.Do(t, f.redeem(0, allowed))
+		if o := f.check(0, f.spending("g", "150", "a1", "c")); o.allowed() {
+			t.Errorf("by what it granted before: %s", o)
+		}
+	})
+}
+
 // S87: what only a redemption carries out is given back once its key is deactivated: by the next request for its payment, or by
 // the service.
 func TestDeactivatedKeyGivesBack(t *testing.T) {

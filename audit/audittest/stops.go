@@ -65,7 +65,17 @@ func keyStops(t *testing.T, s Subject) {
 	if again := change(audit.KeyChange{Active: new(true)}); again.Stopped != stopped.Stopped || !again.Active {
 		t.Errorf("active again: %+v", again)
 	}
-	f.Stops = lastStop(t, s) // that the key is active again
+	approver := spend.GrantsChange{Grants: spend.Grants{Role: spend.Approver}, Named: []string{spend.MemberRole}}
+	granter := change(audit.KeyChange{Grants: approver})
+	changes, err = s.ConfigChanges(ctx, changes.Generation)
+	must(t, err)
+	if granter.Stopped != stopped.Stopped || granter.GranterSince != changes.Generation || changes.Keys[0].GranterSince != changes.Generation {
+		t.Errorf("may grant since: %+v; a node hears of %+v", granter, changes)
+	}
+	if same := change(audit.KeyChange{Name: new("n")}); same.GranterSince != granter.GranterSince {
+		t.Errorf("renamed: %+v", same)
+	}
+	f.Stops = lastStop(t, s) // that the key may grant
 	later := by(newCheck(f), true)
 	mustCommit(t, s, later)
 	page, err := s.OpenAllows(ctx, other.ID, 10)

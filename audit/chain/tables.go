@@ -96,6 +96,7 @@ func Keys() Table {
 		{"generation", Int64},
 		{"grants", JSON},
 		{"stopped", Int64},
+		{"granter_since", Int64},
 	}}
 }
 

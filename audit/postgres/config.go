@@ -35,13 +35,13 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return err
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::text, coalesce(stopped, 0)"
+const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::text, coalesce(stopped, 0), coalesce(granter_since, 0)"
 
 // keyTargets returns the scan targets of keyColumns.
 func keyTargets(k *audit.Key) []any {
 	return []any{
 		uuid(&k.ID), bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, utc(&k.CreatedAt), utc(&k.LastUsedAt),
-		parse(&k.Grants, spend.ParseGrants), &k.Stopped,
+		parse(&k.Grants, spend.ParseGrants), &k.Stopped, &k.GranterSince,
 	}
 }
 
@@ -102,10 +102,10 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 // of one moment, and in one round trip, which a distant database must answer before checks are
 // refused. Each row begins with its kind.
 const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, false,
-		NULL::timestamptz, NULL::timestamptz, NULL::text, 0::bigint, '', '', ''
+		NULL::timestamptz, NULL::timestamptz, NULL::text, 0::bigint, 0::bigint, '', '', ''
 	FROM config
-	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, 0, '', '', '' FROM epoch
-	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, '', '', ''
+	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, 0, 0, '', '', '' FROM epoch
+	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, 0, '', '', ''
 		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '', '' FROM keys WHERE generation > $1
 	UNION ALL ` + selectStopping + ` c.kind LIKE 'freeze.%' AND c.seq > $1 AND $1 > 0
@@ -114,7 +114,7 @@ const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, f
 	UNION ALL ` + selectStopping + ` c.kind = 'freeze.created' AND $1 = 0 AND NOT EXISTS (
 			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 
-const selectStopping = `SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, c.details, coalesce(c.principal, ''),
+const selectStopping = `SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, 0, c.details, coalesce(c.principal, ''),
 		coalesce(c.key_id, '')
 	FROM changes AS c WHERE`
 

@@ -112,7 +112,7 @@ func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]spe
 	return budgets, err
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants, stopped"
+const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants, stopped, granter_since"
 
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
@@ -121,7 +121,7 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, NULL, ?)",
+		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL, ?)",
 			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), orNull(k.Grants.Text()), generation)
 		if err != nil {
 			return err
@@ -149,14 +149,15 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
 			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,
 			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
-		stops, at := change.Stops, time.Now()
-		if err == nil && !stops && k.MayGrant(at) && !before.MayGrant(at) {
-			stops, err = one(ctx, tx, "cannot read the grants of a key", scalar[bool],
-				"SELECT EXISTS (SELECT 1 FROM changes WHERE kind LIKE 'grant.%' AND key_id = ?)", id.Text(spend.PrefixKey))
-		}
-		if err == nil && stops {
+		at := time.Now()
+		if change.Stops {
 			k.Stopped = generation
-			_, err = tx.Exec("UPDATE keys SET stopped = ? WHERE id = ?", generation, id[:])
+		}
+		if k.MayGrant(at) && !before.MayGrant(at) {
+			k.GranterSince = generation
+		}
+		if err == nil {
+			_, err = tx.Exec("UPDATE keys SET stopped = nullif(?, 0), granter_since = nullif(?, 0) WHERE id = ?", k.Stopped, k.GranterSince, id[:])
 		}
 		if err == nil && change.Stales() {
 			err = stopAt(tx, generation)
@@ -191,7 +192,7 @@ func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, err
 
 func scanKey(row scanner) (k audit.Key, err error) {
 	err = row.Scan(blob(k.ID[:]), blob(k.Hash[:]), &k.Name, &k.RateLimitRPM, &k.Active, (*millis)(&k.CreatedAt), (*millis)(&k.LastUsedAt),
-		parse(&k.Grants, spend.ParseGrants), (*integer)(&k.Stopped))
+		parse(&k.Grants, spend.ParseGrants), (*integer)(&k.Stopped), (*integer)(&k.GranterSince))
 	return k, err
 }
 

@@ -300,7 +300,8 @@ CREATE TABLE keys (
     last_used  INTEGER,            -- null when never; changes without generation
     grants     TEXT,               -- role, scopes, bindings and so on, a JSON object; null when none was given
     generation INTEGER NOT NULL REFERENCES changes (seq) DEFERRABLE INITIALLY DEFERRED,
-    stopped    INTEGER             -- the last change that stopped what it had been allowed (S87); null without one
+    stopped    INTEGER,            -- the last change that stopped what it had been allowed (S87); null without one
+    granter_since INTEGER          -- the last change after which it may grant, and before which it might not (S91); null without one
 ) STRICT;
 
 CREATE INDEX keys_generation ON keys (generation);
@@ -512,7 +513,7 @@ BEGIN SELECT RAISE(ABORT, 'drafts are immutable: the change is not recorded'); E
 CREATE TRIGGER keys_unrecorded BEFORE INSERT ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
-CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, grants, generation, stopped ON keys
+CREATE TRIGGER keys_update BEFORE UPDATE OF id, hash, name, rpm, active, created_at, grants, generation, stopped, granter_since ON keys
 WHEN EXISTS (SELECT 1 FROM changes WHERE seq = NEW.generation)
 BEGIN SELECT RAISE(ABORT, 'keys are immutable: the change is not recorded'); END;
 CREATE TRIGGER webhooks_unrecorded BEFORE INSERT ON webhooks

@@ -76,6 +76,8 @@ type standing struct {
 	groups []string
 	active bool
 	grants spend.Grants
+
+	granterSince int64
 }
 
 // approvals are what checks and changes say about approvals. They are few, because people decide
@@ -156,8 +158,13 @@ func (w *changeWalk) behind(c Change) error {
 	said := saidIn(fields[changeDetails])
 	by := audit.Party{KeyID: c.Subject, Principal: member[string](said, "principal"), Owner: member[string](said, "owner")}
 	grants, _ := spend.ParseGrants(string(fields[changeDetails])) // what cannot be read permits nothing
+	before, _ := w.approvals.standing(c.Subject, c.Seq)
+	granterSince := before.granterSince
+	if member[bool](said, "granter") {
+		granterSince = c.Seq
+	}
 	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject],
-		standing{c.Seq, by, said.groups(), member[bool](said, "active"), grants})
+		standing{c.Seq, by, said.groups(), member[bool](said, "active"), grants, granterSince})
 	if member[bool](said, "stopped") {
 		if w.keyStops == nil {
 			w.keyStops = make(map[string][]int64)

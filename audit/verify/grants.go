@@ -84,13 +84,7 @@ func possible(t *audit.GrantTerms, at time.Time) bool {
 // standing returns what a key was by its last change up to a stop.
 func (v *verifier) standing(keyID string, stops int64) (audit.KeyStanding, bool) {
 	k, known := v.approvals.standing(keyID, stops+1)
-	is := audit.KeyStanding{Party: k.Party, Active: k.active, Grants: k.grants}
-	for _, seq := range v.keyStops[keyID] {
-		if seq <= stops {
-			is.Stopped = seq
-		}
-	}
-	return is, known
+	return audit.KeyStanding{Party: k.Party, Active: k.active, Grants: k.grants, GranterSince: k.granterSince}, known
 }
 
 // given returns what grants added to a counter's limits for a check of that time, by the last stop by which it was judged.

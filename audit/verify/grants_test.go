@@ -101,6 +101,8 @@ func TestForgedGrants(t *testing.T) {
 	tr.update(bob, audit.KeyChange{Active: new(false)})
 	took("50", false)
 	tr.update(bob, audit.KeyChange{Active: new(true)})
+	took("50", false)
+	tr.change(audit.GrantApproved, id[1], second, bob, "bob")
 	took("50", true)
 	become := func(g spend.Grants) {
 		all := []string{spend.MemberPrincipal, spend.MemberRole, spend.MemberAgentIDs, spend.MemberExpiresAt}
@@ -116,6 +118,8 @@ func TestForgedGrants(t *testing.T) {
 		took("50", false)
 	}
 	become(spend.Grants{Role: spend.Approver, Principal: "bob"})
+	took("50", false)
+	tr.change(audit.GrantApproved, id[1], second, bob, "bob")
 	took("50", true)
 	tr.update(ann, audit.KeyChange{Active: new(false), Stops: true})
 	tr.update(ann, audit.KeyChange{Active: new(true)})

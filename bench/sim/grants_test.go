@@ -169,8 +169,8 @@ func (b *book) granted(t taken, at time.Time, place int) (all spend.Usage) {
 		if !counts || !before(b.keys[g.by], place).decides() {
 			continue
 		}
-		stopped := slices.ContainsFunc(b.keys[g.by], func(s standing) bool { return s.Stopped && s.place > g.given && s.place < place })
-		if !stopped {
+		ended := slices.ContainsFunc(b.keys[g.by], func(s standing) bool { return s.Granter && s.place > g.given && s.place < place })
+		if !ended {
 			all = spend.Usage{Used: all.Used.Plus(g.adds.Used), Count: all.Count + g.adds.Count}
 		}
 	}

@@ -43,7 +43,7 @@ VIOLATION = (
 )
 POLICY = "policy_id,version,name,description,rules,metadata,created_at,updated_at,generation,budgets,redeem,changes"
 DRAFT = "policy_id,generation,base_version,name,description,rules,metadata,made_at,redeem,changes"
-KEY = "id,hash,name,rpm,active,created_at,generation,grants,stopped"
+KEY = "id,hash,name,rpm,active,created_at,generation,grants,stopped,granter_since"
 WEBHOOK = "id,url,event_types,active,secret_sha256,created_at,generation"
 COUNTER = "counter_id,start_ms,bucket_ms,coalesce(end_ms,0),count,since,used::text,policy_id,rule_id,subject,agent_id"
 EXHAUSTION = (
@@ -86,7 +86,7 @@ class Exchanged(ValueError):
 
 
 MALFORMED = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError, struct.error, zlib.error
-MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int, "stopped": bool,
+MEMBERS = {"owner": str, "principal": str, "groups": list, "completes": bool, "restored": bool, "draft": int, "stopped": bool, "granter": bool,
            "keys": list, "active": bool, "role": str, "scopes": list, "policy_ids": list, "agent_ids": list, "expires_at": str}
 
 
@@ -281,6 +281,7 @@ class Verifier:
         self.asked = {}  # check that asks for an approval to what it asks for, None if the check is altered
         self.actions = {}  # check that asks for an approval to its action
         self.uses = {}  # approval to the checks that were allowed with it, and their actions
+        self.granters = {}  # key_id to the changes after which the key may grant, and before which it might not
         self.key_stops = {}  # key_id to the changes that stopped what the key was allowed
         self.freezes = {}  # freeze_id to what is frozen, since when and until when
         self.grants = {}  # counter_id to its grants: window, what they add, until when, and who made which change of them
@@ -685,7 +686,7 @@ class Verifier:
             return False
         expired = until and datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=at) >= until
         return (bool(said.get("active")) and not expired and (said.get("role") == "approver" or "budgets:grant" in said.get("scopes", ()))
-                and "policy_ids" not in said and "agent_ids" not in said and not any(number < stop <= stops for stop in self.key_stops.get(key, ())))
+                and "policy_ids" not in said and "agent_ids" not in said and not any(number < since <= stops for since in self.granters.get(key, ())))
 
     def grants_as(self, change, stops):
         """Returns the names of who granted, or approved: behind a key, who it was at a stop."""
@@ -1180,6 +1181,8 @@ class Verifier:
                     self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", []), said))
                     if said.get("stopped"):
                         self.key_stops.setdefault(fields[2], []).append(number)
+                    if said.get("granter"):
+                        self.granters.setdefault(fields[2], []).append(number)
             elif (fields[2], fields[3]) in created:
                 self.find("altered", name)
             else:

@@ -34,7 +34,8 @@ CREATE TABLE keys (
     last_used  timestamptz,          -- null when never; changes without generation
     grants     jsonb,                -- role, scopes, bindings and so on; null when none was given
     generation bigint      NOT NULL,
-    stopped    bigint                -- the last change that stopped what it had been allowed (S87); null without one
+    stopped    bigint,               -- the last change that stopped what it had been allowed (S87); null without one
+    granter_since bigint             -- the last change after which it may grant, and before which it might not (S91); null without one
 );
 
 CREATE INDEX keys_generation ON keys (generation);
@@ -132,11 +133,12 @@ $$;
 CREATE FUNCTION hash_key(k keys) RETURNS bytea
 LANGUAGE sql STABLE
 AS $$
-    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(9::smallint)
+    SELECT sha256(convert_to(E'spendgate key 1\n', 'UTF8') || int2send(10::smallint)
         || encode_field(uuid_send(k.id)) || encode_field(k.hash) || encode_field(k.name)
         || encode_field(int4send(k.rpm)) || encode_field(boolsend(k.active))
         || encode_field(timestamptz_send(k.created_at)) || encode_field(int8send(k.generation))
-        || encode_field(jsonb_send(k.grants)) || encode_field(int8send(k.stopped)))
+        || encode_field(jsonb_send(k.grants)) || encode_field(int8send(k.stopped))
+        || encode_field(int8send(k.granter_since)))
 $$;
 
 -- The key_id of a key.
@@ -179,7 +181,8 @@ LANGUAGE sql
 AS $$
     SELECT record_change(k.generation, kind, name_key(k.id), NULL, who,
         jsonb_build_object('name', k.name, 'rate_limit_rpm', k.rpm, 'active', k.active) || coalesce(k.grants, '{}')
-            || CASE WHEN k.stopped = k.generation THEN '{"stopped": true}' ELSE '{}' END::jsonb, hash_key(k))
+            || CASE WHEN k.stopped = k.generation THEN '{"stopped": true}' ELSE '{}' END::jsonb
+            || CASE WHEN k.granter_since = k.generation THEN '{"granter": true}' ELSE '{}' END::jsonb, hash_key(k))
 $$;
 
 -- Adds a version, whatever the one before asks of people: see create_policy, which is for callers.
@@ -325,8 +328,8 @@ AS $$
         AND NOT k.grants ?| '{policy_ids,agent_ids}' AND coalesce((k.grants ->> 'expires_at')::timestamptz > clock_timestamp(), true)
 $$;
 
--- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped; a key that granted,
--- could not grant any more and may grant again has what it granted stopped. What was
+-- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped; of a key
+-- that might not grant and may now, what it granted before counts no more. What was
 -- judged before the key was deactivated, or active again, or its grants changed, is refused: it may count on decisions of the key,
 -- or lack them, and a deactivation reopens the unused approvals that the key approved (S92). No commit is in progress meanwhile, and no other
 -- change. Returns no row when there is no such key.
@@ -358,12 +361,14 @@ BEGIN
     IF grants_patch IS NOT NULL THEN
         made.grants := nullif(jsonb_strip_nulls(coalesce(before.grants, '{}') || grants_patch), '{}');
     END IF;
-    IF update_key.stops OR may_grant(made) AND NOT may_grant(before)
-        AND EXISTS (SELECT FROM changes AS c WHERE c.kind LIKE 'grant.%' AND c.key_id = name_key(changed)) THEN
+    IF update_key.stops THEN
         made.stopped := new_generation;
     END IF;
-    UPDATE keys AS k SET (name, rpm, active, generation, grants, stopped)
-        = (made.name, made.rpm, made.active, made.generation, made.grants, made.stopped) WHERE k.id = changed;
+    IF may_grant(made) AND NOT may_grant(before) THEN
+        made.granter_since := new_generation;
+    END IF;
+    UPDATE keys AS k SET (name, rpm, active, generation, grants, stopped, granter_since)
+        = (made.name, made.rpm, made.active, made.generation, made.grants, made.stopped, made.granter_since) WHERE k.id = changed;
     PERFORM record_key('key.changed', made, who);
     IF new_active IS FALSE THEN
         -- From the decisions of the key to the approvals that are open: others do not slow it down, while no commit goes on.

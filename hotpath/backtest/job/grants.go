@@ -68,7 +68,7 @@ func (r *run) readKey(ctx context.Context, keys keyHistory, keyID string) error 
 		return nil
 	}
 	keys[keyID] = nil
-	var stopped int64
+	var granterSince int64
 	for q := (audit.ChangeQuery{KeyID: keyID, Limit: grantsAtOnce}); ; {
 		changes, err := ask(ctx, func(ctx context.Context) ([]audit.Change, error) { return r.Store.Changes(ctx, q) })
 		if err != nil {
@@ -81,7 +81,7 @@ func (r *run) readKey(ctx context.Context, keys keyHistory, keyID string) error 
 			}
 			var said struct {
 				Active  bool `json:"active"`
-				Stopped bool `json:"stopped"`
+				Granter bool `json:"granter"`
 			}
 			grants, err := spend.ParseGrants(c.Details)
 			if err == nil {
@@ -90,12 +90,12 @@ func (r *run) readKey(ctx context.Context, keys keyHistory, keyID string) error 
 			if err != nil {
 				return fmt.Errorf("cannot read a change of key %s: %w", keyID, err)
 			}
-			if said.Stopped {
-				stopped = c.Seq
+			if said.Granter {
+				granterSince = c.Seq
 			}
 			party := audit.Party{KeyID: keyID, Principal: grants.Principal, Owner: grants.Owner}
 			keys[keyID] = append(keys[keyID],
-				keySince{c.Seq, audit.KeyStanding{Party: party, Active: said.Active, Grants: grants, Stopped: stopped}})
+				keySince{c.Seq, audit.KeyStanding{Party: party, Active: said.Active, Grants: grants, GranterSince: granterSince}})
 		}
 		if len(changes) < q.Limit {
 			return nil
