@@ -33,14 +33,14 @@ type FrozenError struct {
 	Payment *PaymentView  // of a request with a payment
 }
 
-func (e *FrozenError) Error() string { return "frozen" + whyFrozen(e.Freeze) }
+func (e *FrozenError) Error() string { return "stopped by a freeze" + whyFrozen(e.Freeze) }
 
 // whyFrozen says which freeze stops an action, to who may know.
 func whyFrozen(f *audit.Freeze) string {
 	if f == nil {
 		return ""
 	}
-	return " by " + f.ID.Text(spend.PrefixFreeze) + ": " + f.Reason
+	return ", " + f.ID.Text(spend.PrefixFreeze) + ": " + f.Reason
 }
 
 // freezes are the active freezes by their folded scopes. Nil means that there are none.

@@ -23,7 +23,8 @@ type PaymentTakenError struct {
 }
 
 func (e *PaymentTakenError) Error() string {
-	return "the payment is " + string(e.Status) + " by check " + e.Check.Text(spend.PrefixCheck)
+	return "check " + e.Check.Text(spend.PrefixCheck) + " has this payment, which is " + string(e.Status) +
+		": do not carry it out under another check"
 }
 
 // payFor completes a check of a payment, and returns the outcomes that its commit records with it.

@@ -44,7 +44,8 @@ func (e *AlreadyRedeemedError) Error() string {
 		text += ", and is in doubt"
 	}
 	if e.Report {
-		text += "; only its redeemer reports, and once it is in doubt or reported a key with outcomes:release of somebody who did not ask for it"
+		text += "; only the redeemer reports its outcome, and once it is in doubt or reported " +
+			"also a key with outcomes:release whose principal did not ask"
 	}
 	return text
 }

@@ -24,16 +24,16 @@ type ChangeNeedsApprovalError struct {
 func (e *ChangeNeedsApprovalError) Error() string {
 	path := "/v1/policies/" + e.PolicyID + "/draft"
 	if e.Review == nil {
-		return "the version in force asks people before it changes, and the policy has no draft: PUT " + path + ", have it approved with POST " +
+		return "changes of this policy need approval, and it has no draft: PUT " + path + ", have it approved with POST " +
 			path +
 			"/approve, and promote it with POST " + path + "/promote"
 	}
 	draft := hex.EncodeToString(e.Review.Draft.Hash[:])
 	if e.Missing.People() == 0 {
-		return fmt.Sprintf("the version in force asks people before it changes: they have approved draft %s; promote it with POST %s/promote, "+
+		return fmt.Sprintf("changes of this policy need approval, and draft %s has it; promote it with POST %s/promote, "+
 			"If-Match: %d", draft, path, e.Review.Version)
 	}
-	text := fmt.Sprintf("the version in force asks people before it changes: draft %s lacks %d of %d", draft, e.Missing.People(),
+	text := fmt.Sprintf("changes of this policy need approval: draft %s lacks %d of %d people", draft, e.Missing.People(),
 		e.Review.Asked.Required)
 	var of []string
 	for i, more := range e.Missing.Of {

@@ -113,7 +113,7 @@ func (d *Decision) Exceeded() bool {
 func Frozen(policyVersion int, why string) Decision {
 	return Decision{
 		Effect: Block, Confidence: High, Reason: ReasonFrozen, RuleID: "freeze", PolicyVersion: policyVersion,
-		RuleDescription: "Actions in the scope of a freeze are blocked until people release it", Message: "frozen" + why,
+		RuleDescription: "Actions in the scope of a freeze are blocked until people release it", Message: "stopped by a freeze" + why,
 		NextStep: "Stop. Do not try the action another way.",
 	}
 }

@@ -27,7 +27,8 @@ func gatewayCommand() command {
 		name: "gateway", args: "FILE",
 		summary: "stand between agents and the tools that move money (Model Context Protocol)",
 		details: `FILE maps tools of MCP servers to actions. A call of such a tool is checked, redeemed, carried out and reported;
-everything else passes. Serves over standard input and output, or over HTTP if FILE says listen. Logs go to standard error.
+a tool that is not mapped passes if its server calls it read-only, unless FILE says otherwise. Serves over standard
+input and output, or over HTTP if FILE says listen. Logs go to standard error.
 
 SPENDGATE_URL      the service, where FILE does not name it
 SPENDGATE_API_KEY  an API key of role gateway, where FILE does not name it

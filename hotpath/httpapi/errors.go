@@ -85,7 +85,7 @@ var refusals = [...]struct {
 	{hotpath.ErrUnauthorized, &refusal{401, codeUnauthorized, "missing or unknown API key; send it in X-API-Key"}},
 	{hotpath.ErrKeyExpired, &refusal{401, codeKeyInactive, "the API key has expired"}},
 	{hotpath.ErrKeyInactive, &refusal{401, codeKeyInactive, "the API key is deactivated"}},
-	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached"}},
+	{hotpath.ErrRateLimited, &refusal{429, "rate_limit_exceeded", "the rate limit is reached; ask again after the seconds in Retry-After"}},
 	{audit.ErrPoliciesFull, &refusal{
 		422, codeValidation, "rules do not fit: the policies of this deployment have the total size that its operator allows",
 	}},
@@ -97,11 +97,12 @@ var refusals = [...]struct {
 	}},
 	{hotpath.ErrBacktestEnded, &refusal{409, "backtest_ended", "the backtest has ended: there is nothing to cancel"}},
 	{audit.ErrTooMany, &refusal{
-		422, codeValidation, "from must be nearer to to: numbers by agent or principal are counted over at most 100000 checks, " +
+		422, codeValidation, "from must be later: numbers by agent or principal are counted over a range of at most 100000 checks, " +
 			"those of all agents and principals together",
 	}},
 	{audit.ErrArchived, &refusal{
-		422, codeValidation, "from must be later: checks of the range are archived, and archived checks are not counted by agent or principal",
+		422, codeValidation, "from must be later: checks of the range are archived, and archived checks are not counted by agent or " +
+			"principal",
 	}},
 	{hotpath.ErrPolicyNotFound, &refusal{404, "policy_not_found", "there is no such policy, or it has no such version"}},
 	{hotpath.ErrOthersDraft, &refusal{
@@ -110,34 +111,38 @@ var refusals = [...]struct {
 	{hotpath.ErrDraftNotFound, &refusal{404, "draft_not_found", "the policy has no draft"}},
 	{hotpath.ErrApprovalNotFound, &refusal{404, "approval_not_found", "there is no such approval"}},
 	{hotpath.NotRecordedError{Why: audit.DecisionOwn}, &refusal{
-		409, "approval_own_request", "whoever asked for an approval does not decide it, nor does whoever runs the agent",
+		409, "approval_own_request", "the API key has the principal or owner of the key that asked: somebody else must decide; " +
+			"nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Why: audit.DecisionAgain}, &refusal{
-		409, "approval_already_decided", "a key of the same owner or principal has approved: both count as one approver",
+		409, "approval_already_decided", "you approved it already, with this API key or another one of the same principal or owner: " +
+			"somebody else must approve, too",
 	}},
 	{hotpath.NotRecordedError{Why: audit.DecisionNoGroup}, &refusal{
-		403, codeNotAnApprover, "the API key is in none of the groups that this approval asks; nothing is recorded",
+		403, codeNotAnApprover, "the API key is in none of the groups whose people must approve this; nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Why: audit.DecisionAuthor}, &refusal{
-		403, codeNotAnApprover, "the author of the version that escalated does not decide its approvals; nothing is recorded",
+		403, codeNotAnApprover, "the author of the version that escalated cannot decide this; nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionOtherDraft}, &refusal{
 		409, "draft_hash_mismatch", "the policy's draft is not the one of that draft_hash: read it with GET .../draft, " +
 			"and decide about the draft as it is now",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionNotAsked}, &refusal{
-		409, "change_needs_no_approval", "the version in force requires no approvals of changes (it has no field changes); " +
-			"nothing is recorded",
+		409, "change_needs_no_approval", "the current version of the policy requires no approval for changes (it has no field " +
+			"changes): promote the draft; nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAuthor}, &refusal{
-		403, codeNotAnApprover, "the author of the draft does not decide about it, nor does anybody else whom the author's key stands " +
-			"or stood for; nothing is recorded",
+		403, codeNotAnApprover, "the author of a draft cannot approve or reject it, nor can a key of the author's principal or owner; " +
+			"nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionNoGroup}, &refusal{
-		403, codeNotAnApprover, "the API key is in none of the groups that the version in force asks; nothing is recorded",
+		403, codeNotAnApprover, "the API key is in none of the groups whose people must approve changes of this policy; nothing is " +
+			"recorded",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionAgain}, &refusal{
-		409, "approval_already_decided", "a key of the same owner or principal has approved the draft: both count as one approver",
+		409, "approval_already_decided", "you approved the draft already, with this API key or another one of the same principal or " +
+			"owner: somebody else must approve, too",
 	}},
 	{hotpath.NotRecordedError{Draft: true, Why: audit.DecisionOtherDrop}, &refusal{
 		409, "approval_already_decided", "the same person approved the draft with other drop_budgets, and that approval stands: " +
@@ -154,12 +159,16 @@ var refusals = [...]struct {
 		"the action is the same, but the principal differs: the approval is for the principal of the key that asked; use such a key, " +
 			"or ask for a new approval",
 	}},
-	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "only an allowed check has an outcome"}},
-	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "only an allowed check is redeemed: its action must not be carried out"}},
+	{hotpath.ErrNotAllowed, &refusal{409, "not_allowed", "the check was not allowed, so it has no outcome to report"}},
+	{hotpath.ErrCheckNotAllowed, &refusal{409, "check_not_allowed", "the check was not allowed: its action must not be carried out"}},
 	{hotpath.ErrPrincipalRequired, &refusal{
-		422, "principal_required", "payment_key needs an API key with a principal: the key that replaces this one would otherwise pay again",
+		422, "principal_required", "payment_key needs an API key with a principal (PATCH /v1/keys/{key_id}): the key that replaces " +
+			"this one would otherwise pay again",
 	}},
-	{hotpath.ErrCheckTakenOver, &refusal{409, "check_taken_over", "the redemption of the check was taken over: its present holder reports"}},
+	{hotpath.ErrCheckTakenOver, &refusal{
+		409, "check_taken_over", "another request took the payment over: do not carry it out; only that request reports what became " +
+			"of it",
+	}},
 	{hotpath.ErrOtherPayment, &refusal{422, codeValidation, "payment_key is not that of the check, which has a payment of this principal"}},
 	{hotpath.ErrUnknownRedemption, &refusal{422, codeValidation, "redemption_id is not that of a redemption of the check"}},
 	{hotpath.ErrCheckStopped, &refusal{
@@ -168,18 +177,22 @@ var refusals = [...]struct {
 	{hotpath.ErrFreezeNotFound, &refusal{404, "freeze_not_found", "there is no such freeze"}},
 	{hotpath.ErrFreezeNotActive, &refusal{409, "freeze_not_active", "the freeze is released or over"}},
 	{hotpath.ErrFreezeOwn, &refusal{
-		409, "freeze_own", "the freeze is of a principal that the API key is not told apart from: somebody else must release it",
+		409, "freeze_own", "the freeze stops the principal of this API key, or one of the same owner: somebody else must release it",
 	}},
 	{hotpath.ErrTooManyFreezes, &refusal{409, "too_many_freezes", "too many freezes are active: release some first"}},
 	{hotpath.ErrGrantNotFound, &refusal{404, "grant_not_found", "there is no such grant"}},
 	{hotpath.ErrGrantNotActive, &refusal{409, "grant_not_active", "the grant is revoked or has ended"}},
 	{hotpath.ErrGrantNotPending, &refusal{409, "grant_not_pending", "the grant is open: it needs no further approval"}},
-	{hotpath.ErrGrantOwn, &refusal{403, codeNotAnApprover, "who granted does not approve the grant; nothing is recorded"}},
+	{hotpath.ErrGrantOwn, &refusal{403, codeNotAnApprover, "you made this grant: somebody else must approve it; nothing is recorded"}},
 	{hotpath.ErrGrantOwnCheck, &refusal{
 		409, "grant_own_check", "the budget counted or refused a check of yours in this window: somebody else must grant",
 	}},
-	{hotpath.ErrTooManyGrants, &refusal{409, "too_many_grants", "20 grants of this counter are open or wait: revoke some first"}},
-	{hotpath.ErrCheckNotRedeemed, &refusal{409, "check_not_redeemed", "the check was not redeemed"}},
+	{hotpath.ErrTooManyGrants, &refusal{
+		409, "too_many_grants", "20 grants of this counter are open or wait for approval: revoke one first",
+	}},
+	{hotpath.ErrCheckNotRedeemed, &refusal{
+		409, "check_not_redeemed", "nobody redeemed the check: its action must be redeemed before it is carried out and reported",
+	}},
 
 	{hotpath.ErrOverloaded, overloaded},
 	{hotpath.ErrUnavailable, unavailable},
@@ -296,9 +309,11 @@ func refusalOfApproval(refused *audit.ApprovalError) *refusal {
 	case audit.ApprovalUsed:
 		return &refusal{409, "approval_already_used", "the approval was used by check " + refused.UsedBy.Text(spend.PrefixCheck)}
 	case audit.ApprovalExpired:
-		return &refusal{409, "approval_expired", "the approval has expired; check the action again without approval_id to ask for a new one"}
+		return &refusal{409, "approval_expired", "the approval has expired; check the action again without approval_id to ask for a " +
+			"new one"}
 	case audit.ApprovalPending:
-		return &refusal{409, codeApprovalNotApproved, "the approval is pending, which is not approved; ask again in 5 s"}
+		return &refusal{409, codeApprovalNotApproved, "people have not decided about the approval yet; GET " +
+			"/v1/approvals/{approval_id} with Prefer: wait=30 waits for them"}
 	default: // denied, approved
 		return &refusal{409, codeApprovalNotApproved, "the approval is " + string(refused.Status)}
 	}

@@ -144,8 +144,8 @@ func (g *guardSettings) explain(of string) (message, nextStep string) {
 		message += ": " + of
 		decided = of
 	}
-	return message, "Do not repeat the action: the decision about it is that of " + decided +
-		". If a second one is meant, check again" + g.afterWindow() + "."
+	return message, "Do not repeat the action: " + decided +
+		" decided it, and may have been acted on. If a second one is meant, check again" + g.afterWindow() + "."
 }
 
 // Duplicate returns the decision about an action that the duplicate guard found to
