@@ -31,7 +31,8 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 	UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id, true, NULL, u.check_id
 		FROM state AS s, {schema}.approval_uses AS u JOIN {schema}.approvals AS a ON a.id = u.approval_id
 		WHERE u.position < s.below AND u.xid <> ALL (s.pending)
-	UNION ALL SELECT b.id, CASE WHEN b.percent = 100 THEN 'budget.exhausted' ELSE 'budget.threshold' END, b.policy_id, b.agent_id, true, b.at, NULL
+	UNION ALL SELECT b.id, CASE WHEN b.percent = 100 THEN 'budget.exhausted' ELSE 'budget.threshold' END,
+			b.policy_id, b.agent_id, true, b.at, NULL
 		FROM state AS s, {schema}.budget_exhaustions AS b WHERE b.xid < s.below AND b.xid <> ALL (s.pending)
 	UNION ALL SELECT v.id, 'violation.recorded', v.policy_id, v.agent_id, true, NULL, v.id
 		FROM state AS s, {schema}.violations AS v WHERE v.xid < s.below AND v.xid <> ALL (s.pending)
@@ -53,8 +54,8 @@ const strayEvents = `WITH state AS MATERIALIZED (SELECT below, pending FROM {sch
 		d.at, d.made
 	FROM (SELECT * FROM {schema}.events WHERE sequence > $1) AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
 	WHERE e.sequence IS NULL
-		OR d.source IS NULL AND NOT (e.type = 'violation.recorded' AND EXISTS (SELECT FROM {schema}.archived_violations AS m WHERE e.source >= ` + monthID + `
-			AND e.source < ` + nextMonthID + `))
+		OR d.source IS NULL AND NOT (e.type = 'violation.recorded' AND EXISTS (SELECT FROM {schema}.archived_violations AS m
+			WHERE e.source >= ` + monthID + ` AND e.source < ` + nextMonthID + `))
 		OR d.source IS NOT NULL AND d.known AND (e.policy_id, e.agent_id) IS DISTINCT FROM (d.policy_id, d.agent_id)`
 
 const (
@@ -122,7 +123,8 @@ func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verif
 // ViolationEvents implements verify.Evidence.
 func (s *Snapshot) ViolationEvents(ctx context.Context, r verify.Range, floor int64) (n int64, err error) {
 	err = s.read(ctx, "the events of a month", func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, s.in("SELECT count(*) FROM {schema}.events WHERE type = 'violation.recorded' AND source BETWEEN $1 AND $2 AND sequence > $3"),
+		return tx.QueryRow(ctx, s.in(`SELECT count(*) FROM {schema}.events
+			WHERE type = 'violation.recorded' AND source BETWEEN $1 AND $2 AND sequence > $3`),
 			[16]byte(r.Low), [16]byte(r.High), floor).Scan(&n)
 	})
 	return n, err

@@ -200,8 +200,8 @@ func TestTamperedLimits(t *testing.T) {
 	} {
 		tr.bothFind("budget_exhaustions", "UPDATE budget_exhaustions SET "+set, "altered exhaustion "+id)
 	}
-	tr.bothFind("budget_exhaustions events", "UPDATE budget_exhaustions SET agent_id = 'x'; UPDATE events SET agent_id = 'x' WHERE type = 'budget.exhausted'",
-		"altered exhaustion "+id)
+	tr.bothFind("budget_exhaustions events", "UPDATE budget_exhaustions SET agent_id = 'x'; "+
+		"UPDATE events SET agent_id = 'x' WHERE type = 'budget.exhausted'", "altered exhaustion "+id)
 }
 
 // TestTamperedNotices: findings name a percentage that was reached and is not on record, and one that was not reached, or that

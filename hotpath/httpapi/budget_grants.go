@@ -1,11 +1,9 @@
 package httpapi
 
 import (
-	"encoding/binary"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -29,12 +27,7 @@ func (a *API) postGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.setReplayed(replayed)
-	status := fasthttp.StatusCreated
-	if replayed {
-		status = fasthttp.StatusOK
-	}
-	return respond(x, status, grantForm, grantOf(&g))
+	return respond(x, x.created(replayed), grantForm, grantOf(&g))
 }
 
 // decodeGrant reads the body of POST /v1/grants, and the header that may replace its idempotency_key (S58).
@@ -81,9 +74,7 @@ func (x *exchange) decodeGrant(r *reader, asked *hotpath.GrantAsked) error {
 		r.fault("add_amount", "or add_count must be given, and not both")
 	}
 	r.checkLength("idempotency_key", asked.IdempotencyKey, spend.MaxIdempotencyKey)
-	if sent := x.ctx.Request.Header.PeekAll(headerIdempotency); len(sent) > 0 {
-		r.takeIdempotencyKey(sent, &asked.IdempotencyKey)
-	}
+	x.takeIdempotencyKey(r, &asked.IdempotencyKey)
 	return r.faults.Err()
 }
 
@@ -143,12 +134,7 @@ func (a *API) getGrants(x *exchange) error {
 		faults.Add("status", "must be pending, open, revoked or ended")
 	}
 	sum := sumOf("grants 1", q.PolicyID, q.RuleID, q.AgentID, string(q.Status))
-	limit, position := queryPage(values, sum, &faults)
-	if q.Limit = limit; len(position) == 8 {
-		q.Before = int64(binary.BigEndian.Uint64([]byte(position)))
-	} else if position != "" {
-		faults.Add("cursor", cursorForm)
-	}
+	q.Limit, q.Before = queryPageBelow(values, sum, &faults)
 	if err := faults.Err(); err != nil {
 		return err
 	}
@@ -158,7 +144,7 @@ func (a *API) getGrants(x *exchange) error {
 	}
 	return listing[hotpath.GrantView, wire.BudgetGrant]{
 		page: page.Grants, form: grantForm, record: grantOf, more: page.More, filters: sum,
-		position: func(*hotpath.GrantView) string { return string(binary.BigEndian.AppendUint64(nil, uint64(page.Next))) },
+		position: func(*hotpath.GrantView) string { return numberPosition(page.Next) },
 	}.answer(x)
 }
 

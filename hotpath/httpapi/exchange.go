@@ -249,6 +249,14 @@ func (x *exchange) setReplayed(replayed bool) {
 	}
 }
 
+// created returns the status of what was recorded, which is 200 and named in a header if it was recorded before.
+func (x *exchange) created(replayed bool) int {
+	if x.setReplayed(replayed); replayed {
+		return fasthttp.StatusOK
+	}
+	return fasthttp.StatusCreated
+}
+
 // answer sends the bytes in out.
 func (x *exchange) answer(status int) error {
 	x.ctx.SetStatusCode(status)

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"encoding/binary"
 	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -26,12 +24,7 @@ func (a *API) postFreeze(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.setReplayed(replayed)
-	status := fasthttp.StatusCreated
-	if replayed {
-		status = fasthttp.StatusOK
-	}
-	return respond(x, status, freezeForm, freezeOf(&f))
+	return respond(x, x.created(replayed), freezeForm, freezeOf(&f))
 }
 
 // freezer returns the author of a freeze or a release: the caller's key, or an admin without one.
@@ -67,9 +60,7 @@ func (x *exchange) decodeFreeze(r *reader, asked *hotpath.FreezeAsked) error {
 		r.missing("scope", 0)
 	}
 	r.checkLength("idempotency_key", asked.IdempotencyKey, spend.MaxIdempotencyKey)
-	if sent := x.ctx.Request.Header.PeekAll(headerIdempotency); len(sent) > 0 {
-		r.takeIdempotencyKey(sent, &asked.IdempotencyKey)
-	}
+	x.takeIdempotencyKey(r, &asked.IdempotencyKey)
 	return r.faults.Err()
 }
 
@@ -178,12 +169,7 @@ func (a *API) getFreezes(x *exchange) error {
 		q.Scope = &audit.FreezeScope{Kind: audit.FreezeKind(name), Value: value}
 	}
 	sum := sumOf(filters...)
-	limit, position := queryPage(values, sum, &faults)
-	if q.Limit = limit; len(position) == 8 {
-		q.Before = int64(binary.BigEndian.Uint64([]byte(position)))
-	} else if position != "" {
-		faults.Add("cursor", cursorForm)
-	}
+	q.Limit, q.Before = queryPageBelow(values, sum, &faults)
 	if err := faults.Err(); err != nil {
 		return err
 	}
@@ -193,7 +179,7 @@ func (a *API) getFreezes(x *exchange) error {
 	}
 	return listing[hotpath.FreezeView, wire.Freeze]{
 		page: page, form: freezeForm, record: freezeOf, more: more, filters: sum,
-		position: func(f *hotpath.FreezeView) string { return string(binary.BigEndian.AppendUint64(nil, uint64(f.Seq))) },
+		position: func(f *hotpath.FreezeView) string { return numberPosition(f.Seq) },
 	}.answer(x)
 }
 

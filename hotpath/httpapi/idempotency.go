@@ -17,8 +17,8 @@ var nameIdempotency = []byte(headerIdempotency)
 // idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
 	r.action(&x.action, false, &x.payment)
-	if h := &x.ctx.Request.Header; h.PeekCanonical(nameIdempotency) != nil {
-		r.takeIdempotencyKey(h.PeekAll(headerIdempotency), &x.action.IdempotencyKey)
+	if x.ctx.Request.Header.PeekCanonical(nameIdempotency) != nil { // nearly always nil, and cheaper to find out so
+		x.takeIdempotencyKey(r, &x.action.IdempotencyKey)
 	}
 	if x.payment.Key != "" || x.payment.members != nil {
 		r.validatePayment(&x.payment, &x.action)
@@ -28,7 +28,11 @@ func (x *exchange) decodeCheckRequest(r *reader) error {
 
 // takeIdempotencyKey uses the header's key if the body has none. A blank one counts as absent, as in
 // the body.
-func (r *reader) takeIdempotencyKey(sent [][]byte, key *string) {
+func (x *exchange) takeIdempotencyKey(r *reader, key *string) {
+	sent := x.ctx.Request.Header.PeekAll(headerIdempotency)
+	if len(sent) == 0 {
+		return
+	}
 	if len(sent) > 1 {
 		r.fault(headerIdempotency, "must be given once")
 		return

@@ -39,10 +39,7 @@ func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err erro
 		a.showRefused(ctx, x, check, err)
 		return err
 	}
-	if x.setReplayed(replayed); replayed {
-		return x.answer(200)
-	}
-	return x.answer(201)
+	return x.answer(x.created(replayed))
 }
 
 // getOutcome answers GET /v1/checks/{check_id}/outcome: the last report.

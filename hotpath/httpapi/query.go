@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/url"
 	"slices"
@@ -117,6 +118,20 @@ func queryPageBefore(values map[string]string, filters filterSum, faults *spend.
 	copy(before[:], position)
 	return limit, before
 }
+
+// queryPageBelow is queryPage for a listing whose positions are numbers.
+func queryPageBelow(values map[string]string, filters filterSum, faults *spend.Faults) (limit int, before int64) {
+	limit, position := queryPage(values, filters, faults)
+	if len(position) == 8 {
+		before = int64(binary.BigEndian.Uint64([]byte(position)))
+	} else if position != "" {
+		faults.Add("cursor", cursorForm)
+	}
+	return limit, before
+}
+
+// numberPosition writes such a position.
+func numberPosition(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))) }
 
 // queryWhat reads the filters that checks and violations have in common.
 func queryWhat(values map[string]string, faults *spend.Faults) (agentID, policyID string, actionType spend.ActionType) {

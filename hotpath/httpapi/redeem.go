@@ -125,9 +125,7 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 	case members != nil:
 		r.fault("action_hash", "must not be given beside the action's members, such as "+members[0])
 	}
-	if sent := x.ctx.Request.Header.PeekAll(headerIdempotency); len(sent) > 0 {
-		r.takeIdempotencyKey(sent, &asked.IdempotencyKey)
-	}
+	x.takeIdempotencyKey(r, &asked.IdempotencyKey)
 	return r.faults.Err()
 }
 
