@@ -62,7 +62,10 @@ func (f *localFleet) askAPI(t *testing.T, path string, into any) {
 func fetch(t *testing.T, url string) []byte {
 	t.Helper()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
-	response := must.Get(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	body := must.Get(io.ReadAll(response.Body))(t)
 	if response.StatusCode != http.StatusOK {

@@ -2,6 +2,7 @@ package must_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"spendgate/bench/must"
@@ -26,7 +27,7 @@ func TestAnErrorEndsTheTest(t *testing.T) {
 		if call(e, nil); e.with != nil {
 			t.Errorf("%s ends a test without an error: %v", what, e.with)
 		}
-		if call(e, failed); len(e.with) != 1 || e.with[0] != failed {
+		if call(e, failed); !slices.Equal(e.with, []any{failed}) {
 			t.Errorf("%s ends the test with %v; want %v", what, e.with, failed)
 		}
 	}

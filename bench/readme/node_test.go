@@ -117,7 +117,10 @@ func (n *node) metrics(t *testing.T) string {
 
 func do(t *testing.T, r *http.Request) (status int, answer string) {
 	t.Helper()
-	response := must.Get(http.DefaultClient.Do(r))(t)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	body := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(body)

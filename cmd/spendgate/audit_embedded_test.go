@@ -26,7 +26,10 @@ func (n devNode) call(t *testing.T, key, method, path, body string, status int) 
 		request.Header.Set("X-API-Key", key)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response := must.Get(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	text := must.Get(io.ReadAll(response.Body))(t)
 	var answer map[string]any

@@ -82,7 +82,10 @@ func visit(t *testing.T, at string) string {
 			}
 			return nil
 		}
-		answer := must.Get(browser.Do(r))(t)
+		answer, err := browser.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer answer.Body.Close() //nolint:errcheck // only read
 		text := must.Get(io.ReadAll(answer.Body))(t)
 		return string(text), answer.Cookies()

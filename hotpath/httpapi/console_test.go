@@ -43,7 +43,10 @@ func TestConsoleHeaders(t *testing.T) {
 		}
 	}
 	beside := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/console", http.NoBody))(t)
-	r := must.Get(http.DefaultTransport.RoundTrip(beside))(t)
+	r, err := http.DefaultTransport.RoundTrip(beside)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/console/" {
 		t.Errorf("/console: %d %v", r.StatusCode, err)
 	}
@@ -71,7 +74,10 @@ func TestSignInIsLocal(t *testing.T) {
 	}
 	named.Host = "leads.to.loopback.example"
 	named.Header.Set("Content-Type", "application/json")
-	response := must.Get(http.DefaultClient.Do(named))(t)
+	response, err := http.DefaultClient.Do(named)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusForbidden {
 		t.Errorf("by another name: %d %v", response.StatusCode, err)
 	}

@@ -39,7 +39,10 @@ func (b *browser) send(method, path, body string, headers ...string) answer {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	response := must.Get(http.DefaultTransport.RoundTrip(r))(b.t)
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	text := must.Get(io.ReadAll(response.Body))(b.t)
 	for _, c := range response.Cookies() {

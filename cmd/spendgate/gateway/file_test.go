@@ -187,7 +187,10 @@ func TestRenewedToken(t *testing.T) {
 	r := newRemote(file.Upstreams["psp"])
 	wants := func(want string) {
 		t.Helper()
-		response := must.Get(r.Get(web.URL))(t)
+		response, err := r.Get(web.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _ = response.Body.Close(); got != want {
 			t.Errorf("sent %q, want %q", got, want)
 		}

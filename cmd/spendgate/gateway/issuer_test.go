@@ -226,7 +226,10 @@ func begin(t *testing.T, address, token string) int {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+token)
-	response := must.Get(http.DefaultClient.Do(r))(t)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = response.Body.Close()
 	return response.StatusCode
 }
