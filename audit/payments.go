@@ -92,6 +92,8 @@ func (f *PaymentFacts) ofShown(now time.Time) PaymentStatus {
 			return PaymentFree
 		}
 		return PaymentExecuted
+	case last != nil && last.Status == spend.Executed: // reported after the payment was read
+		return PaymentExecuted
 	case f.Check == nil, f.Check.Decision.Effect == spend.Block, last.Frees():
 		return PaymentFree
 	case last != nil && f.Check.Decision.Effect != spend.Allow: // it took nothing that could be given back

@@ -158,8 +158,7 @@ func (a *Authorizer) next(
 // the right to give back from whoever asked (S61), and refuses reports that a policy accepts only for
 // a redeemed check.
 //
-// Of a payment, who asked gives back what nobody redeemed, and who gives back and did not ask reports as executed what
-// nobody redeemed (S84).
+// Of a payment, what nobody redeemed is reported by who asked, which gives it back, and by who gives back and did not ask (S84).
 func (a *Authorizer) mayReport(
 	ctx context.Context, r Request, course *spend.Course, check *spend.Check, o *spend.Outcome, redemption spend.ID,
 ) error {
@@ -208,10 +207,8 @@ func (a *Authorizer) mayReport(
 
 // mayReportUnredeemed is mayReport of the first report, and of a later executed, of a payment's check that nobody redeemed.
 func (a *Authorizer) mayReportUnredeemed(ctx context.Context, r Request, check *spend.Check, o *spend.Outcome) error {
-	if o.Status != spend.Executed {
-		if spend.SameName(r.Access.principal(), check.PrincipalName()) {
-			o.SetRelease(true)
-		}
+	if o.Status != spend.Executed && spend.SameName(r.Access.principal(), check.PrincipalName()) {
+		o.SetRelease(true)
 		return nil
 	}
 	asked := true
@@ -221,8 +218,12 @@ func (a *Authorizer) mayReportUnredeemed(ctx context.Context, r Request, check *
 			return err
 		}
 	}
-	if asked {
+	if asked { // a report that gives nothing back would keep the payment from lapsing
 		return ErrCheckNotRedeemed
+	}
+	if o.Status != spend.Executed {
+		o.SetRelease(true)
+		return nil
 	}
 	o.Payment.Flags = append(o.Payment.Flags, spend.FlagUnredeemed)
 	return nil

@@ -51,7 +51,10 @@ func (e *AlreadyRedeemedError) Error() string {
 }
 
 // CheckReleasedError refuses the redemption of a check about which something was reported.
-type CheckReleasedError struct{ Last *spend.Outcome } // the last report
+type CheckReleasedError struct {
+	Last      *spend.Outcome // the last report
+	OfPayment bool
+}
 
 func (e *CheckReleasedError) Error() string {
 	text := "the check was reported as " + string(e.Last.Status) + ", so it cannot be redeemed: "
@@ -60,15 +63,24 @@ func (e *CheckReleasedError) Error() string {
 		return text + "its action counts as carried out; do not carry it out or check it again before somebody has looked into that report"
 	case e.Last.Release == spend.ReleasePending:
 		return text + "a key with outcomes:release must report, too, or the action stays a duplicate until its window ends; " +
-			"then check it again, under another idempotency_key"
+			"then " + again(e.OfPayment)
 	}
-	return text + "check the action again, under another idempotency_key, and redeem the new check"
+	return text + again(e.OfPayment) + ", and redeem the new check"
+}
+
+// again says how to ask again for an action that was not carried out.
+func again(ofPayment bool) string {
+	if ofPayment {
+		return "ask again under the same payment_key"
+	}
+	return "check the action again, under another idempotency_key"
 }
 
 // CheckExpiredError refuses the redemption of a check that is too old. It may have been redeemed in time.
 type CheckExpiredError struct {
-	Within   time.Duration
-	Restored bool // it is younger than that, and from before the record was restored from a backup
+	Within    time.Duration
+	OfPayment bool
+	Restored  bool // it is younger than that, and from before the record was restored from a backup
 }
 
 func (e *CheckExpiredError) Error() string {
@@ -79,8 +91,8 @@ func (e *CheckExpiredError) Error() string {
 	}
 	return fmt.Sprintf("the check is older than the %d minutes in which it could be redeemed; it may have been redeemed in time: "+
 		"look at the check a minute later; if nobody redeemed it, and the record was not restored from a backup since, report it as voided, "+
-		"and check the action again, under another idempotency key",
-		e.Within/time.Minute)
+		"and %s",
+		e.Within/time.Minute, again(e.OfPayment))
 }
 
 // ActionMismatchError refuses the redemption for another action than the check's.
@@ -147,9 +159,10 @@ func (a *Authorizer) Redeem(
 					return nil, false, err
 				}
 			}
-			return nil, false, &CheckReleasedError{course.Last()}
+			return nil, false, &CheckReleasedError{course.Last(), check.Payment != nil}
 		case !again && (a.now().After(o.RedeemBy) || errors.Is(refused, commit.ErrLate)):
-			return nil, false, &CheckExpiredError{Within: terms.Within(), Restored: o.RedeemBy.Sub(a.now()) > aheadBy}
+			restored := o.RedeemBy.Sub(a.now()) > aheadBy
+			return nil, false, &CheckExpiredError{Within: terms.Within(), OfPayment: check.Payment != nil, Restored: restored}
 		}
 		if f := a.frozenCheck(a.catalog.view(), r.Access, check); f != nil {
 			return nil, false, f.err(nil)

@@ -77,6 +77,9 @@ func paymentsLeave(t *testing.T, s Subject) {
 	again := of(anew, newCheck(f))
 	mustCommit(t, s, again)
 	mustBePayment(t, s, anew, moved, young, own)
+	late := *gone // the same version, of the payment before
+	mustMove(t, s, []*spend.Check{of(&late, newCheck(f))}, nil, &late)
+	mustBePayment(t, s, anew, moved, young, own)
 	page, err := s.ListChecks(t.Context(), audit.CheckQuery{Payment: gone.Hash(), Limit: 9, Examine: 9})
 	if err != nil || len(page.Checks) != 1 || page.Checks[0].ID != again.ID {
 		t.Errorf("listed are %+v, %v", page.Checks, err)

@@ -137,6 +137,7 @@ func appendPaymentChange(b []byte, c paymentChange) []byte {
 	w.Int64(c.To.Version)
 	w.Int64(c.Seen)
 	w.ID(c.To.Current)
+	w.ID(c.To.First)
 	w.Text(c.To.Namespace)
 	w.Text(c.To.Key)
 	w.Text(c.To.Text())

@@ -72,7 +72,7 @@ type PaymentState struct {
 type Execution struct {
 	Check ID        `json:"check"`
 	Round int       `json:"round,omitempty"`
-	At    time.Time `json:"at"`             // of its first such report
+	At    time.Time `json:"at"`             // of its first such report, again after one that says that it was not
 	Back  bool      `json:"back,omitempty"` // a later report says that it was not
 }
 
@@ -177,8 +177,8 @@ func (p Payment) WithStep(o *Outcome, round int, byNonce bool) (Payment, Payment
 	case Executed:
 		if known < 0 {
 			p.Executions = append(p.Executions, Execution{Check: o.CheckID, Round: round, At: o.ID.Time()})
-		} else {
-			p.Executions[known].Back = false
+		} else if e := &p.Executions[known]; e.Back {
+			e.At, e.Back = o.ID.Time(), false
 		}
 	case Failed, Voided:
 		if known >= 0 {

@@ -43,7 +43,7 @@ func movePayments(tx *sql.Tx, checks []*spend.Check, outcomes []*spend.Outcome) 
 	return nil
 }
 
-// movePayment reports whether the payment had the version that was seen.
+// movePayment reports whether the payment had the version that was seen, and was not removed since.
 func movePayment(tx *sql.Tx, seen int64, to *spend.Payment) (bool, error) {
 	hash, now := to.Hash(), time.Now().UnixMilli()
 	var result sql.Result
@@ -52,8 +52,8 @@ func movePayment(tx *sql.Tx, seen int64, to *spend.Payment) (bool, error) {
 		result, err = tx.Exec(`INSERT INTO payments (payment_hash, namespace, payment_key, version, first_check, state, changed_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, hash[:], to.Namespace, to.Key, to.Version, to.First[:], to.Text(), now)
 	} else {
-		result, err = tx.Exec("UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ?",
-			to.Version, to.Text(), now, hash[:], seen)
+		result, err = tx.Exec("UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ? AND first_check = ?",
+			to.Version, to.Text(), now, hash[:], seen, to.First[:])
 	}
 	if err != nil {
 		return false, err

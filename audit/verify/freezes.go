@@ -98,10 +98,7 @@ func (s *slice) passesFreezes(id spend.ID, c *course) {
 	if by := s.frozen(id.Time(), stopsOf(s.fields), asked); by != "" {
 		s.tally.find(Inserted, checkName(id), "it is recorded as allowed while %s was active", by)
 	}
-	for _, o := range []*spend.Outcome{c.redeemed, c.taken} {
-		if o == nil {
-			continue
-		}
+	for _, o := range c.held {
 		if by := s.frozen(o.ID.Time(), o.Fence.Stops, asked, audit.Party{KeyID: o.KeyID, Principal: o.Reporter()}); by != "" {
 			s.stray(o, by+" was active")
 		}

@@ -221,10 +221,10 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 2*time.Hour)).Final())
 	p.allowed("redeemed n2", "executed")
 	p = begin("executed again in a round before")
-	c = p.asks(spend.Allow, 4*time.Hour)
-	p.commits(c, p.becomes(c, "redeemed n1", 4*time.Hour))
+	c = p.asks(spend.Allow, 6*time.Hour)
+	p.commits(c, p.becomes(c, "redeemed n1", 6*time.Hour))
 	for i, status := range []string{"executed", "failed", "executed"} {
-		act(tr.t, tr.writer.AppendOutcome(p.becomes(c, status, 3*time.Hour-time.Duration(i)*time.Hour)).Final())
+		act(tr.t, tr.writer.AppendOutcome(p.becomes(c, status, 5*time.Hour-time.Duration(i)*time.Hour)).Final())
 	}
 	p.allowed("redeemed n2", "executed")
 	p.records(c, "failed", "executed")
@@ -235,6 +235,25 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	p = begin("executed without a redemption")
 	c = p.commits(p.asks(spend.Allow, 0))
 	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 0, spend.FlagUnredeemed)).Final())
+	p = begin("escalated, executed all the same, and corrected")
+	c = p.commits(p.asks(spend.Escalate, 0))
+	for _, status := range []string{"executed", "voided"} {
+		o := p.becomes(c, status, 0)
+		o.MayRelease, o.Release = true, spend.ReleaseNone
+		if status == "executed" {
+			o.Payment.Flags = append(o.Payment.Flags, spend.FlagUnredeemed)
+		}
+		act(tr.t, tr.writer.AppendOutcome(o).Final())
+	}
+	p.allowed("voided")
+	p = begin("executed by who held it before, as another principal")
+	c = p.allowed("redeemed n1")
+	taken := p.becomes(c, "taken_over n2", 0)
+	taken.KeyID = "key_2"
+	act(tr.t, tr.writer.AppendOutcome(taken).Final())
+	former := p.becomes(c, "executed", 0)
+	former.Principal = "renamed"
+	act(tr.t, tr.writer.AppendOutcome(former).Final())
 	p, own := begin("under two payments"), begin("of an executor")
 	own.Namespace = "PSP"
 	for range 2 {

@@ -204,7 +204,8 @@ type replayed struct {
 type paidCheck struct {
 	asked    bool // as a check of the payment, and not as one that was redeemed under it
 	round    int
-	open     bool // allowed, and not given back
+	allowed  bool // else a report that it was not executed gives back whatever it was reported to have moved
+	open     bool // allowed, or executed, and not given back
 	redeemed bool
 	byNonce  bool
 }
@@ -319,14 +320,14 @@ func (p *replayed) check(r *paid) {
 	if asked := p.checks[r.Uses]; asked != nil && asked.round != p.Round {
 		p.stray(r, "people approved %s, of a round before", checkName(r.Uses))
 	}
-	p.checks[r.Check] = &paidCheck{asked: true, round: p.Round, open: r.Allowed}
+	p.checks[r.Check] = &paidCheck{asked: true, round: p.Round, allowed: r.Allowed, open: r.Allowed}
 }
 
 // step adds a step of the course of a check.
 func (p *replayed) step(r *paid) {
 	c := p.checks[r.Check]
 	if c == nil {
-		if c = (&paidCheck{round: r.Of.Round}); r.Status != spend.Redeemed {
+		if c = (&paidCheck{round: r.Of.Round, allowed: true}); r.Status != spend.Redeemed {
 			p.stray(r, "the check is not of the payment, and was not redeemed under it")
 		}
 		p.checks[r.Check] = c
@@ -364,7 +365,7 @@ func (c *paidCheck) follow(r *paid, round int) {
 	case spend.Redeemed:
 		c.open, c.redeemed, c.byNonce, c.round = true, true, r.Of.ByNonce, round
 	case spend.Executed, spend.Failed, spend.Voided:
-		c.open = !r.Frees
+		c.open = r.Status == spend.Executed || c.allowed && !r.Frees
 	case spend.TakenOver, spend.InDoubt:
 	}
 }

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -28,9 +27,9 @@ type course struct {
 	again    bool           // there was a report before the last
 	most     *spend.Outcome // the report with the largest excess that counts
 	redeemed *spend.Outcome
-	taken    *spend.Outcome // the last take-over
-	doubt    *spend.Outcome // since then
-	report   *spend.Outcome // the last one
+	held     []*spend.Outcome // the redemption, and the take-overs
+	doubt    *spend.Outcome   // since the last of them
+	report   *spend.Outcome   // the last one
 	reported bool
 	lapsed   *spend.Outcome
 	stopped  *spend.Outcome
@@ -160,7 +159,7 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	case o.Status == spend.Redeemed && (by != nil || o.Step != 1):
 		s.stray(o, "it was redeemed before, or had an outcome")
 	case o.Status == spend.Redeemed:
-		c.redeemed = o
+		c.redeemed, c.held = o, append(c.held, o)
 	case o.Status == spend.InDoubt && (by == nil || c.doubt != nil || c.reported):
 		s.stray(o, "it is not redeemed, in doubt before or has an outcome")
 	case o.Status == spend.InDoubt:
@@ -173,12 +172,13 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 	case o.Status == spend.TakenOver && (by == nil || c.reported):
 		s.stray(o, "it is not redeemed, or has an outcome")
 	case o.Status == spend.TakenOver:
-		c.taken, c.doubt = o, nil
+		c.doubt, c.held = nil, append(c.held, o)
 		if !redeemer(by, o) {
 			s.stray(o, "by another principal than who redeemed it")
 		}
 	case by == nil && o.Status == spend.Executed && c.executed == nil:
 		c.executed = o
+	case by != nil && o.Status == spend.Executed && slices.ContainsFunc(c.held, func(by *spend.Outcome) bool { return redeemer(by, o) }):
 	case by != nil && !redeemer(by, o):
 		if !o.MayRelease || !c.reported && c.doubt == nil {
 			s.stray(o, "by another than who redeemed it")
@@ -198,7 +198,12 @@ func (s *slice) follow(c *course, o *spend.Outcome) {
 }
 
 // holder returns the step by which the check is redeemed: the last take-over, else the redemption; nil without one.
-func (c *course) holder() *spend.Outcome { return cmp.Or(c.taken, c.redeemed) }
+func (c *course) holder() *spend.Outcome {
+	if len(c.held) == 0 {
+		return nil
+	}
+	return c.held[len(c.held)-1]
+}
 
 // flaggedVoid reports whether a step has a flag of a report by which the service gives a check back (S84).
 func flaggedVoid(o *spend.Outcome) bool {

@@ -1278,7 +1278,7 @@ class Verifier:
         noted = {check: times for _, (check, *times) in self.database.copy("SELECT check_id, redeemed_at, doubted_at FROM redemptions_open")}
         for check in [*self.steps, *(noted.keys() - self.steps.keys())]:
             redeemed, doubt, reported, unredeemed, other = None, None, False, None, None
-            taken, lapsed, ended = None, None, None  # the step by which it is redeemed
+            taken, lapsed, ended, held = None, None, None, []  # the step by which it is redeemed
             for o in sorted(self.steps.get(check, ()), key=lambda o: o[4] or b""):
                 status, stray, said = o[6], False, object_of(o[18] or b"") or {}
                 flags = set(said.get("flags", ()))
@@ -1289,11 +1289,12 @@ class Verifier:
                 elif status == b"r":
                     stray = redeemed is not None or integer(o[4]) != 1
                     redeemed = redeemed or (None if stray else o)
-                    taken = redeemed
+                    taken, held = redeemed, [redeemed]
                 elif status == b"t":
                     stray = redeemed is None or reported
                     if not stray:
                         stray, taken, doubt = not shares(o, taken), o, None
+                        held.append(o)
                 elif status == b"d":
                     stray = redeemed is None or doubt is not None or reported
                     if not stray:
@@ -1301,7 +1302,7 @@ class Verifier:
                         stray = at(o[0]) < at(taken[0]) + quarter - minute if o[12] == b"system" else not shares(o, taken)
                 elif redeemed is None:
                     unredeemed = unredeemed or ((o, flags) if status == b"x" else None)
-                elif not shares(o, taken):
+                elif not shares(o, taken) and not (status == b"x" and any(shares(o, by) for by in held)):
                     stray = o[15] != b"\1" or not reported and doubt is None
                     other = other or (None if stray else o)
                 if stray:
@@ -1419,7 +1420,7 @@ class Verifier:
     def replayed(self, all_of):
         """Makes a payment from what is recorded of it, up to a version that is missing, and finds what no node would record."""
         version, round_, attempt, hours, redeemed, current, nonces, executed = 0, 0, 0, 0, 0, bytes(16), [], []
-        asked, opened, by_nonce, rounds, held = set(), set(), {}, {}, None  # of checks; the redeemed one that was not given back
+        asked, opened, refused, by_nonce, rounds, held = set(), set(), set(), {}, {}, None  # of checks; the redeemed one that was not given back
 
         def executions():
             return [e for e in executed if e["round"] == round_ and not e["back"]]
@@ -1442,7 +1443,7 @@ class Verifier:
                     round_, held = round_ + 1, None
                 attempt, current, rounds[check] = attempt + (fields[34] is None), check, round_
                 asked.add(check)
-                opened |= {check} if fields[10] == b"a" else set()
+                (opened if fields[10] == b"a" else refused).add(check)
                 stray = stray or rounds.get(fields[34], round_) != round_
                 made = {"version": number, "attempt": attempt, "round": round_, "again_after_hours": hours}
                 stray = stray or any(says.get(member, 0) != value for member, value in made.items())
@@ -1474,9 +1475,9 @@ class Verifier:
                         executed.append({"check": check, "round": own, "at": at})
                         known = executed[-1:]
                     for e in known:
-                        e["back"] = status != "x"
+                        e["at"], e["back"] = at if e.get("back") and status == "x" else e["at"], status != "x"
                 if status in "xfv":
-                    opened = opened - {check} if status != "x" and o[7] == b"d" else opened | {check}
+                    opened = opened - {check} if status != "x" and (o[7] == b"d" or check in refused) else opened | {check}
                     held = None if held == check and check not in opened else held
                 made = {"round": own, "earlier": earlier, "by_nonce": named}
                 stray = stray or any(says.get(member, 0) != value for member, value in made.items())

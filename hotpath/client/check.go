@@ -158,6 +158,7 @@ func (r *Result) accept(from reply) error {
 	r.Replayed, r.Outcome, r.Body = from.replayed(), checkOutcome(from.header), from.body
 	r.Redemption, r.RedeemRequired = checkRedemption(from.header), from.header.Get("Redeem") != ""
 	switch {
+	case r.Payment != nil: // asked for again under its key, not by another check
 	case r.Outcome.Reported():
 		r.NextStep = r.Outcome.nextStep()
 	case r.Redemption.Redeemed():

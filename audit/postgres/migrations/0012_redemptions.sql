@@ -78,6 +78,7 @@ CREATE TYPE payment_change AS (
     version      bigint,
     seen         bigint,
     check_id     uuid,   -- the current one
+    first_check  uuid,   -- which a payment that was removed and began anew has not
     namespace    text,
     payment_key  text,
     state        text
@@ -94,7 +95,7 @@ DECLARE
     moved   text;
 BEGIN
     INSERT INTO payments (payment_hash, version, seen, changed_at, first_check, namespace, payment_key, state)
-        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.check_id, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
+        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.first_check, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
         WHERE c.seen = 0
     ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS made = ROW_COUNT;
@@ -102,11 +103,11 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO payments AS p (payment_hash, version, seen, changed_at, first_check, namespace, payment_key, state)
-        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.check_id, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
+        SELECT c.payment_hash, c.version, c.seen, clock_timestamp(), c.first_check, c.namespace, c.payment_key, c.state FROM unnest(changes) AS c
         WHERE CASE WHEN c.seen > 0 THEN EXISTS (SELECT FROM payments AS o WHERE o.payment_hash = c.payment_hash) ELSE false END
     ON CONFLICT (payment_hash) DO UPDATE
         SET version = excluded.version, seen = excluded.seen, changed_at = excluded.changed_at, state = excluded.state
-        WHERE p.version = excluded.seen;
+        WHERE p.version = excluded.seen AND p.first_check = excluded.first_check;
     GET DIAGNOSTICS changed = ROW_COUNT;
     IF made + changed < cardinality(changes) THEN
         SELECT string_agg(encode(c.payment_hash, 'hex'), ',') INTO moved FROM unnest(changes) AS c

@@ -54,7 +54,9 @@ export function checkResult(asked: boolean, paymentKey?: string): Accept<CheckRe
     const redemption = checkRedemption(reply.headers);
     const redeem_required = reply.headers.has("Redeem");
     const result = { ...members, redeem_required, outcome, redemption, replayed: replayed(reply) } as CheckResult;
-    if (outcome) result.next_step = nextStep(outcome);
+    if (result.payment) {
+      // It is asked for again under its key, not by another check.
+    } else if (outcome) result.next_step = nextStep(outcome);
     else if (redemption) result.next_step = nextStepOf(redemption);
     if (paymentKey !== undefined) {
       result.allowed = asked && payment(members["payment"], paymentKey).proceed;

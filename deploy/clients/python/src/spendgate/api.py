@@ -77,7 +77,7 @@ def result(value: Any, reply: Reply | None = None) -> t.Result:
         return read_result
     became, taken = outcome_of(reply), redemption_of(reply)
     over = became or taken
-    if over:
+    if over and read_result.payment is None:  # a payment is asked for again under its key
         read_result = replace(read_result, next_step=over.next_step)
     required = bool(reply.header("redeem"))
     return replace(read_result, replayed=reply.replayed, redeem_required=required, outcome=became, redemption=taken, body=reply.body)

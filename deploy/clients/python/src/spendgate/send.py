@@ -115,8 +115,8 @@ Steps = Generator[Step, Any, T]
 
 def clock() -> float:
     """Seconds, also those for which the machine sleeps, if it can tell."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
+    awake = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC_RAW", None))  # the latter on macOS
+    return time.monotonic() if awake is None else time.clock_gettime(awake)
 
 
 class Settings:
