@@ -1,10 +1,12 @@
 package hotpath_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 	"spendgate/hotpath"
 )
 
@@ -26,5 +28,20 @@ func TestTakeOverOnce(t *testing.T) {
 		if err != nil || !again.Payment.Proceed || again.Payment.Redemption.ID != taken.Payment.Redemption.ID {
 			t.Errorf("the same request: %+v, %v, not the redemption %+v", again.Payment, err, taken.Payment)
 		}
+	})
+}
+
+// S84: whoever may not give back, and is not the asker's principal, reports nothing of what nobody redeemed: the payment would wait for
+// somebody else, and never lapse.
+func TestStrangersReportNothingUnredeemed(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		open := p.must("open", refundOf(t, "10", "c"), hotpath.PaymentRequest{Key: "order"}, audit.PaymentOpen, false)
+		for _, status := range []spend.Status{spend.Voided, spend.Failed, spend.Executed} {
+			if err := p.ended(open, spend.Full, status, 0); !errors.Is(err, hotpath.ErrCheckNotRedeemed) {
+				t.Errorf("%s: %v", status, err)
+			}
+		}
+		p.must("redeemed", refundOf(t, "10", "c"), nonce(1), audit.PaymentRedeemed, true)
 	})
 }

@@ -77,7 +77,8 @@ func paymentsLeave(t *testing.T, s Subject) {
 	again := of(anew, newCheck(f))
 	mustCommit(t, s, again)
 	mustBePayment(t, s, anew, moved, young, own)
-	late := *gone // the same version, of the payment before
+	late := *gone // another one that had read it, at a version that it has again
+	late.Version = anew.Version
 	mustMove(t, s, []*spend.Check{of(&late, newCheck(f))}, nil, &late)
 	mustBePayment(t, s, anew, moved, young, own)
 	page, err := s.ListChecks(t.Context(), audit.CheckQuery{Payment: gone.Hash(), Limit: 9, Examine: 9})
