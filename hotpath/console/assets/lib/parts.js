@@ -206,8 +206,11 @@ export const Said = ({ text }) => html`<p class=${text ? "said shown" : "said"} 
 // wide reports whether a list is a table: see the style sheet.
 export const wide = () => matchMedia("(min-width: 900px)").matches;
 
+const widths = (columns) => columns.map(([, , , width]) => width ?? "minmax(0, 1fr)").join(" ");
+
 // Table shows the pages of a list. Each column is [title, cell, kind, width]: cell makes what is shown of an item. On a
-// card "what" and "aside" are the first line and "line" the second, in this order, and "number" is aligned to the right in a table.
+// card "what" and "aside" are the first line and "line" the second, in this order, and "number" is aligned to the right in a table;
+// what ends with "far" is not in a table on less than 1400 pixels.
 // to makes the address of an item; with body an item opens instead. A page that is shown is not looked at again.
 export function Table({ list, columns, to, body, label, empty, current, cards = false }) {
   const end = useRef(null);
@@ -222,7 +225,7 @@ export function Table({ list, columns, to, body, label, empty, current, cards = 
   const count = list.pages.reduce((n, page) => n + page.length, 0);
   const row = (item) => html`<${Row} key=${to?.(item) ?? item.id ?? item.freeze_id ?? item.key_id ?? item.session_id} item=${item} columns=${columns} address=${to?.(item)} body=${body} current=${current} />`;
   return html`
-    <div class=${cards ? "cards" : "table"} style=${`--columns: ${columns.map(([, , , width]) => width ?? "minmax(0, 1fr)").join(" ")}`}>
+    <div class=${cards ? "cards" : "table"} style=${`--columns: ${widths(columns)}; --few: ${widths(columns.filter(([, , kind = ""]) => !kind.endsWith("far")))}`}>
       ${!cards && count > 0 && html`<p class="columns" aria-hidden="true">${columns.map(([title, , kind]) => html`<span class=${kind}>${title}</span>`)}</p>`}
       ${parts.map(([page, from], i) => html`<${Part} key=${i} page=${page} from=${from} row=${row} current=${current} label=${i ? `${label}, part ${i + 1}` : label} />`)}
     </div>
@@ -248,7 +251,7 @@ function Row({ item, columns, address, body, current }) {
     : address ? html`<a class="opens" href=${address} aria-current=${address === current ? "true" : undefined}>${inner}</a>` : inner);
   const cell = ([, cellOf, kind = ""]) => html`<span class=${`cell ${kind}`}>${kind.startsWith("what") ? opens(cellOf(item)) : cellOf(item)}</span>`;
   const of = (...kinds) => columns.filter(([, , kind = ""]) => kinds.includes(kind.split(" ")[0])).map(cell);
-  return html`<li class="row">${of("what", "aside")}<span class="to">${of("line")}</span><span class="by">${of("", "number")}</span>${shown && html`<div class="body">${body(item)}</div>`}</li>`;
+  return html`<li class="row">${of("what", "aside")}<span class="to">${of("line")}</span><span class="by">${of("", "number", "far")}</span>${shown && html`<div class="body">${body(item)}</div>`}</li>`;
 }
 
 // A day in the viewer's zone, as a control has it, and the instants of its beginning and its end.

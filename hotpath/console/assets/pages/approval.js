@@ -7,42 +7,17 @@ import { may, session } from "../lib/session.js";
 import { groupWords, money, plural, ruleWords, span } from "../lib/words.js";
 import { Agent, Amount, Awaited, Badge, Counterparty, Decided, Facts, Failure, ID, Linked, PlainTime, Policy, Rule, Rules, Sent, Table, Theirs, Time, Who } from "../lib/parts.js";
 
-const pause = (ms, signal) => new Promise((done) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
-});
-
-// useApproval follows an approval: while it is pending the node holds each request until
-// somebody decides.
+// useApproval follows an approval: while it is pending the node holds each request until somebody decides.
 function useApproval(id) {
-  const [state, setState] = useState({ approval: null, error: null });
-  const [turn, setTurn] = useState(0);
-  useEffect(() => {
-    const stop = new AbortController();
-    (async () => {
-      let wait = 0;
-      while (!stop.signal.aborted) {
-        const began = Date.now();
-        try {
-          const approval = await get(`/v1/approvals/${segment(id)}`, { wait, signal: stop.signal });
-          if (stop.signal.aborted) return;
-          setState({ approval, error: null });
-          if (approval.status !== "pending" && approval.status !== "approved") return;
-          if (wait && Date.now() - began < 4000) await pause(2000, stop.signal); // it was not held
-          if (approval.status === "approved") await pause(5000, stop.signal);
-          wait = 25;
-        } catch (error) {
-          if (stop.signal.aborted) return;
-          setState((s) => ({ ...s, error }));
-          if (error.status >= 400 && error.status < 500 && error.status !== 429) return;
-          await pause(Math.max(2000, (error.retryAfter ?? 0) * 1000), stop.signal);
-          wait = 0;
-        }
-      }
-    })();
-    return () => stop.abort();
-  }, [id, turn]);
-  return { ...state, reload: useCallback(() => setTurn((n) => n + 1), []) };
+  const wait = useRef(0);
+  const [every, setEvery] = useState(2000);
+  const { data: approval, error, reload } = useLoad(async (signal) => {
+    const read = await get(`/v1/approvals/${segment(id)}`, { wait: wait.current, signal });
+    wait.current = read.status === "pending" ? 25 : 0;
+    setEvery({ pending: 2000, approved: 5000 }[read.status] ?? 0);
+    return read;
+  }, [id], every);
+  return { approval, error, reload: useCallback(() => { wait.current = 0; reload(); }, []) };
 }
 
 export function Approval({ id, back, decides, decided, position, takesFocus }) {

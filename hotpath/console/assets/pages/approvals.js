@@ -75,7 +75,7 @@ function State({ a }) {
 const columns = [
   ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : a.kind === "grant" ? html`<${Added} g=${a} />` : `Change of ${a.policy_id}`), "what number", "9.5rem"],
   ["State", (a) => (a.kind === "approval" || a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">${a.kind}<//>`), "aside", "8rem"],
-  ["Type", (a) => (a.kind === "grant" ? `for ${a.rule_id} of ${a.policy_id}` : a.action?.action_type), "line", "4.2rem"],
+  ["Type", (a) => (a.kind === "grant" ? `for ${a.rule_id} of ${a.policy_id}` : a.action?.action_type), "line far", "4.2rem"],
   ["Counterparty", (a) => (a.action ? html`<i>to </i><${Counterparty} name=${a.action.counterparty} />` : a.note && html`${a.kind === "grant" && "· "}<bdi>${a.note}</bdi>`), "line", "minmax(0, 1.2fr)"],
   ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : (a.author ?? a.created_by) && html`<${Who} of=${a.author ?? a.created_by} />`), "", "minmax(0, 1.2fr)"],
   ["Policy", (a) => a.action && html`<${Policy} id=${a.policy_id} version=${a.policy_version} />`],

@@ -74,9 +74,9 @@ const limits = (b) => html`<span title=${Number(exact(b.granted ?? 0)) > 0 || b.
 
 const columns = [
   ["Rule", (b) => html`<${Rule} policy=${b.policy_id} id=${b.rule_id} />`, "what"],
-  ["Window", window, "aside", "11.5rem"],
+  ["Window", window, "aside far", "11.5rem"],
   ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line", "minmax(0, 1fr)"],
-  ["", (b) => html`<${Bar} full=${share(b)} />`, "line", "3.5rem"],
+  ["", (b) => html`<${Bar} full=${share(b)} />`, "line far", "3.5rem"],
   ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "8rem"],
   ["Limit and grants", (b) => html`<i>of </i>${limits(b)}`, "number", "8rem"],
   ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "8rem"],

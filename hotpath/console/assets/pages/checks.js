@@ -24,7 +24,7 @@ const ofViolations = [["decision", "Decision", ["block", "escalate"]], type, ...
 const columns = [
   ["Amount", (c) => html`<${Amount} value=${c.action.amount} currency=${c.action.currency} />`, "what number", "9.5rem"],
   ["Decision", (c) => html`<${Badge} of=${c.decision} />${c.outcome && html` <${Badge} of=${c.outcome.status} />`}`, "aside", "8rem"],
-  ["Type", (c) => c.action.action_type, "line", "4.2rem"],
+  ["Type", (c) => c.action.action_type, "line far", "4.2rem"],
   ["Counterparty", (c) => html`<i>to </i><${Counterparty} name=${c.action.counterparty} />`, "line", "minmax(0, 1.2fr)"],
   ["Agent", (c) => html`<${Agent} id=${c.action.agent_id} />`, "", "minmax(0, 1.2fr)"],
   ["Policy", (c) => html`<${Policy} id=${c.action.policy_id} />`],

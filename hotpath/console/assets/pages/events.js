@@ -52,9 +52,9 @@ const columns = [
   ["Amount", (e) => { const a = e.data.action ?? e.data; return a.amount !== undefined && a.amount !== null && a.currency && html`<${Amount} value=${a.amount} currency=${a.currency} />`; }, "aside number", "9rem"],
   ["Policy", (e) => e.data.policy_id && html`<${Policy} id=${e.data.policy_id} />`],
   ["Agent", (e) => { const id = e.data.agent_id ?? e.data.action?.agent_id; return id && html`<${Agent} id=${id} />`; }, "", "minmax(0, 1.4fr)"],
-  ["By", (e) => { const by = e.data.decision ?? e.data.author ?? e.data.changed_by ?? e.data.created_by; return by?.principal && html`<${Who} of=${by} />`; }, "", "minmax(0, .8fr)"],
+  ["By", (e) => { const by = e.data.decision ?? e.data.author ?? e.data.changed_by ?? e.data.created_by; return by?.principal && html`<${Who} of=${by} />`; }, "far", "minmax(0, .8fr)"],
   ["About", (e) => leads(e.data), "", "9rem"],
-  ["Number", (e) => String(e.sequence), "number", "5rem"],
+  ["Number", (e) => String(e.sequence), "number far", "5rem"],
   ["Time", (e) => html`<${PlainTime} at=${e.timestamp} />`, "", "8.5rem"],
 ];
 

@@ -33,7 +33,7 @@ const columns = [
   ["Owner", (k) => k.owner && html`<i>of </i>${k.owner}`],
   ["Groups", (k) => k.groups?.join(", "), "", "minmax(0, 1.2fr)"],
   ["Last used", (k) => (k.last_used_at ? html`<${PlainTime} at=${k.last_used_at} />` : "never used"), "", "8.5rem"],
-  ["Expires", (k) => k.expires_at && html`<i>expires </i><${PlainTime} at=${k.expires_at} />`, "", "8.5rem"],
+  ["Expires", (k) => k.expires_at && html`<i>expires </i><${PlainTime} at=${k.expires_at} />`, "far", "8.5rem"],
 ];
 
 export function Keys({ route }) {

@@ -26,19 +26,19 @@ export function Overview({ route, waiting }) {
     <${Filters} of=${[["policy_id", "Policy"], ["agent_id", "Agent"]]} values=${query} keep=${{ range }} list=${data && listOf(data)} change=${(values) => go(link("overview", "", values))} />
     <${Decisions} route=${route} page=${["overview"]} query=${query} />
     <${Failure} error=${error} />
-    ${data && html`<${Newest} checks=${data} query=${query} />`}
+    ${data ? html`<${Newest} checks=${data} query=${query} />` : !error && html`<${Loading} />`}
     ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
 }
 
-// newest reads the newest 500 checks.
+// newest reads the newest 500 checks, in ten pages at most: pages may be short while there are more.
 export async function newest(query, signal) {
   const all = [];
   let cursor;
-  do {
+  for (let pages = 0; pages < 10 && cursor !== null && all.length < 500; pages++) {
     const page = await get("/v1/checks", { query: { ...query, limit: 100, cursor }, signal });
     all.push(...page.data);
     cursor = page.pagination.next_cursor;
-  } while (cursor && all.length > 0 && all.length < 500);
+  }
   return all;
 }
 
