@@ -143,6 +143,34 @@ func TestGrantEnds(t *testing.T) {
 		if o := f.check(1, f.spending("g", "40", "soon", "b")); o.allowed() {
 			t.Errorf("after its end: %s", o)
 		}
+		before := hotpath.BudgetQuery{PolicyID: "g", AgentID: "soon", At: asked.Until.Add(-time.Millisecond), Limit: 9}
+		page, err := f.nodes[1].Budgets(t.Context(), hotpath.Access{}, before)
+		if err != nil || len(page.Counters) != 1 || !page.Counters[0].Granted.Used.IsZero() {
+			t.Errorf("S64: granted %+v, %v", page.Counters, err)
+		}
+	})
+}
+
+// S91: a grant of a counter that the policy has no more has ended, also when the rule comes back.
+func TestGrantOfNoCounter(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		f.post(0, "g", grantRules)
+		p := f.person("ann")
+		g := p.grant(0, f.grantAsked("g", "50", "a1"))
+		for _, rules := range []string{`[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1000}}]`, grantRules} {
+			f.post(0, "g", rules)
+			_, _, err := f.nodes[0].ApproveGrant(t.Context(), f.person("bo").access, audit.Actor{}, g.ID, "")
+			if !errors.Is(err, hotpath.ErrGrantNotActive) {
+				t.Errorf("approved: %v", err)
+			}
+			shown, err := f.nodes[0].GrantOf(t.Context(), p.access, g.ID)
+			if err != nil || shown.Status != hotpath.GrantEnded {
+				t.Errorf("%s, %v", shown.Status, err)
+			}
+		}
+		if o := f.check(0, f.spending("g", "101", "a1", "c")); o.allowed() {
+			t.Errorf("above the new counter's limit: %s", o)
+		}
 	})
 }
 

@@ -78,7 +78,7 @@ func (a *Authorizer) Budgets(ctx context.Context, access Access, q BudgetQuery) 
 			if err != nil {
 				return BudgetPage{}, err
 			}
-			c.Granted = v.granted(&b, b.Counter(q.PolicyID, s.Subject, l.at), l.at)
+			c.Granted = v.granted(&b, b.Counter(q.PolicyID, s.Subject, l.at), l.asOf) // as the usage: of that window, now
 			page.Counters = append(page.Counters, c)
 		}
 		if more || len(page.Counters) > q.Limit {

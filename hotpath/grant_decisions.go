@@ -37,7 +37,7 @@ func (a *Authorizer) approvalOf(v *view, access Access, g *audit.BudgetGrant) (a
 	}
 	party, record := access.key.party(), v.record()
 	now := a.now()
-	status, _ := v.statusOf(g, now)
+	status, _ := a.statusOf(v, g, now)
 	switch {
 	case status == GrantRevoked, status == GrantEnded:
 		return c, ErrGrantNotActive

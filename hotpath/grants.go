@@ -251,8 +251,22 @@ func (a *Authorizer) sameGrant(ctx context.Context, asked GrantAsked, known *aud
 // viewGrant shows a grant by the keys as they are now.
 func (a *Authorizer) viewGrant(g *audit.BudgetGrant) GrantView {
 	shown := GrantView{BudgetGrant: g}
-	shown.Status, shown.Missing = a.catalog.view().statusOf(g, a.now())
+	shown.Status, shown.Missing = a.statusOf(a.catalog.view(), g, a.now())
 	return shown
+}
+
+// statusOf is view.statusOf, of grants of whatever counter: a grant has ended if the newest version of its policy has that no more.
+func (a *Authorizer) statusOf(v *view, g *audit.BudgetGrant, at time.Time) (status GrantStatus, missing int) {
+	if status, missing = v.statusOf(g, at); status == GrantRevoked || status == GrantEnded {
+		return status, missing
+	}
+	program, err := a.catalog.program(g.PolicyID)
+	if err == nil && !slices.ContainsFunc(program.Budgets(), func(b policy.BudgetInfo) bool {
+		return b.RuleID == g.RuleID && b.Since.Version == g.Since
+	}) {
+		return GrantEnded, 0
+	}
+	return status, missing
 }
 
 // refuseOwnCheck refuses a grant to a counter that counted, or refused, a check of the caller in its window (S62).

@@ -166,11 +166,10 @@ func (r *record) book() *book {
 func (b *book) granted(t taken, at time.Time, place int) (all spend.Usage) {
 	for _, g := range b.raises {
 		counts := g.rule == t.rule && g.subject == t.subject && g.given < place && (g.revoked == 0 || g.revoked > place) && at.Before(g.until)
-		if !counts || !before(b.keys[g.by], place).decides() {
-			continue
-		}
-		ended := slices.ContainsFunc(b.keys[g.by], func(s standing) bool { return s.Granter && s.place > g.given && s.place < place })
-		if !ended {
+		ended := slices.ContainsFunc(b.keys[g.by], func(s standing) bool { // for good
+			return g.given < s.place && s.place < place && !s.decides()
+		})
+		if counts && !ended {
 			all = spend.Usage{Used: all.Used.Plus(g.adds.Used), Count: all.Count + g.adds.Count}
 		}
 	}

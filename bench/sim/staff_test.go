@@ -101,7 +101,6 @@ func (f *simulation) restoreStaff() {
 type standing struct {
 	place     int // of the change among the events
 	Active    bool
-	Granter   bool
 	Role      spend.Role
 	Principal string
 }

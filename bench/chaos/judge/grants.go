@@ -34,7 +34,6 @@ type raise struct {
 type right struct {
 	since    int64
 	mayGrant bool
-	stops    bool // what the key did before counts no more
 }
 
 // grants are the grants of a history.
@@ -56,7 +55,6 @@ func (e *evidence) readGrants() error {
 			AddCount  int64       `json:"add_count"`
 			UntilMS   int64       `json:"until_ms"`
 			Active    bool        `json:"active"`
-			Stopped   bool        `json:"stopped"`
 			Role      string      `json:"role"`
 		}
 		if err := json.Unmarshal(s.Details, &said); err != nil {
@@ -75,7 +73,7 @@ func (e *evidence) readGrants() error {
 			}
 		default:
 			e.grants.rights[s.Subject] = append(e.grants.rights[s.Subject],
-				right{since: s.CommittedUS, mayGrant: said.Active && said.Role == "approver", stops: said.Stopped})
+				right{since: s.CommittedUS, mayGrant: said.Active && said.Role == "approver"})
 		}
 	}
 	return nil
@@ -96,18 +94,11 @@ func (g *grants) granted(r *rule, at place, atMS, committedUS int64) (all sum) {
 	return all
 }
 
-// counts reports whether the key that gave a grant was active and might grant at a moment, and had not been deactivated since.
+// counts reports whether the key that gave a grant was active and might grant ever since.
 func (g *grants) counts(one *raise, committedUS int64) bool {
-	may := true
-	for _, r := range g.rights[one.by] {
-		if r.since >= committedUS {
-			break
-		}
-		if may = r.mayGrant; r.stops && r.since > one.given {
-			return false
-		}
-	}
-	return may
+	return !slices.ContainsFunc(g.rights[one.by], func(r right) bool {
+		return one.given < r.since && r.since < committedUS && !r.mayGrant
+	})
 }
 
 // granted is what a check spent, with what grants added to its limit.

@@ -55,6 +55,12 @@ func TestGrants(t *testing.T) {
 		"by a revoked grant":          {func(s *builder) { s.grant(second); revoked(s); s.spendGranted(5, "50") }, "says that grants gave"},
 		"a grant whose time is over":  {func(s *builder) { s.grant(ms); s.now += second; s.spendGranted(11, "0") }, "more than the budget"},
 		"a granter without the right": {func(s *builder) { s.grant(second); lost(s); s.spendGranted(5, "50") }, "says that grants gave"},
+		"a granter who has the right again": {func(s *builder) {
+			s.grant(second)
+			lost(s)
+			s.grantStep("key.changed", "granter", `{"active":true,"role":"approver"}`)
+			s.spendGranted(5, "50")
+		}, "says that grants gave"},
 		"told the limit with a grant": {func(s *builder) {
 			s.grant(9 * second)
 			s.spendGranted(11, "50")

@@ -13,7 +13,6 @@ func scenarios() map[string]Model {
 		{Name: "a grant after its window", Limits: [2]uint8{0, 0}, Grants: [most]terms{wide}, Ticks: 2},
 		{Name: "a grant that waits", Limits: [2]uint8{0, 0}, Grants: [most]terms{asks}, Revokes: true},
 		{Name: "a granter who loses the right", Limits: [2]uint8{0, 0}, Grants: [most]terms{one}, Key: true, Alone: true},
-		{Name: "a granter whose key is stopped", Limits: [2]uint8{0, 0}, Grants: [most]terms{one}, Key: true, Stopped: true, Alone: true},
 		{Name: "a lower limit", Limits: [2]uint8{1, 0}, Grants: [most]terms{one}, Posts: true, Revokes: true, Alone: true},
 		{Name: "another counter", Limits: [2]uint8{0, 0}, Apart: true, Grants: [most]terms{one}, Posts: true, Revokes: true, Alone: true},
 		{Name: "too many grants", Limits: [2]uint8{0, 0}, Grants: [most]terms{one, asks}, Revokes: true, Alone: true, Most: 1},
@@ -57,7 +56,7 @@ func TestMutations(t *testing.T) {
 		{"AnyWindow", AnyWindow, "a grant after its window", passedAbove},
 		{"AnyCounter", AnyCounter, "another counter", passedAbove},
 		{"PendingCounts", PendingCounts, "a grant that waits", passedAbove},
-		{"Restored", Restored, "a granter whose key is stopped", passedAbove},
+		{"Restored", Restored, "a granter who loses the right", passedAbove},
 		{"SeenIgnored", SeenIgnored, "too many grants", tooMany},
 	} {
 		t.Run(c.name, func(t *testing.T) {

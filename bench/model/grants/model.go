@@ -20,7 +20,7 @@ const (
 	AnyWindow                            // a grant counts in every window of its counter
 	AnyCounter                           // a grant counts for its rule, whatever the rule counts
 	PendingCounts                        // a grant counts before people have approved it
-	Restored                             // a key that is active again restores what its deactivation stopped
+	Restored                             // a key that may grant again restores what it granted before
 	SeenIgnored                          // a grant is recorded whatever was changed since it was judged
 )
 
@@ -39,7 +39,6 @@ type Model struct {
 	Grants   [most]terms
 	Revokes  bool // grants may be revoked
 	Key      bool // the granter's key may lose the right, and have it again
-	Stopped  bool // by a deactivation
 	Posts    bool // the second version may come
 	Alone    bool // there is one node
 	Ticks    uint8
@@ -147,7 +146,7 @@ func (x *explorer) isOpen(s *state, i int, version, at, seq uint8, without Mutat
 	case !made(s.lost, seq):
 		return true
 	}
-	return made(s.again, seq) && (!x.Stopped || s.lost < g.given || is(Restored))
+	return made(s.again, seq) && (s.lost < g.given || is(Restored))
 }
 
 // adds returns what the open grants add.
