@@ -1027,7 +1027,7 @@ export interface components {
             /** @description The end of the window; with a rolling window, when its oldest bucket leaves; null if the window is lifetime. */
             resets_at: components["schemas"]["Timestamp"] | null;
             counting_since: components["schemas"]["Timestamp"];
-            /** @description What open grants add to the limit. */
+            /** @description What open grants add to the limit, now: also where `at` names a time. */
             granted: components["schemas"]["Sum"] | null;
             /** @description What open grants add to max_count. */
             granted_count: number | null;

@@ -790,7 +790,7 @@ class Budget:
     # The end of the window; with a rolling window, when its oldest bucket leaves; null if the window is lifetime.
     resets_at: datetime | None = None
     counting_since: datetime
-    # What open grants add to the limit.
+    # What open grants add to the limit, now: also where `at` names a time.
     granted: Decimal | None = None
     # What open grants add to max_count.
     granted_count: int | None = None
