@@ -24,9 +24,13 @@ func TestSourcesHaveNames(t *testing.T) {
 func TestStrangerKnowsEventTypes(t *testing.T) {
 	t.Parallel()
 	program := string(must.Get(os.ReadFile("../../deploy/audit/verify.py"))(t))
+	_, table, _ := strings.Cut(program, "\nCHANGE_EVENTS = {")
+	table, _, _ = strings.Cut(table, "}")
+	_, due, _ := strings.Cut(program, "    def due(self):")
+	due, _, _ = strings.Cut(due, "    def removal(")
 	for _, of := range audit.EventTypes() {
-		if !strings.Contains(program, fmt.Sprintf("%q", of)) {
-			t.Errorf("it does not have %s", of)
+		if !strings.Contains(table+due, fmt.Sprintf("%q", of)) {
+			t.Errorf("it does not derive %s", of)
 		}
 	}
 }
