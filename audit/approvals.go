@@ -189,7 +189,7 @@ const (
 	DecisionAgain    ApprovalDecisionResult = "again" // by another key of somebody who approved already (S62)
 
 	DecisionAuthor  ApprovalDecisionResult = "author"   // by the author of the version, who is excluded (S79)
-	DecisionNoGroup ApprovalDecisionResult = "no group" // by a person outside the groups that are asked (S79)
+	DecisionNoGroup ApprovalDecisionResult = "no group" // by a person outside the groups that are asked, or of whom nobody is missing (S79)
 )
 
 // ApprovalError refuses the use, or the withdrawal, of an approval. Nothing was written.
@@ -266,6 +266,8 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 		return ApprovalDecisionResult(a.Status)
 	case slices.ContainsFunc(a.Decisions, approved):
 		return DecisionAgain
+	case d.Approves && !a.BroughtForward(d.Groups): // so each approval is needed, and without it somebody is missing (S92)
+		return DecisionNoGroup
 	}
 	return DecisionRecorded
 }

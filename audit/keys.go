@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"spendgate/audit/spend"
@@ -14,7 +15,8 @@ type Keys interface {
 	CreateKey(ctx context.Context, by Actor, k *Key) error
 	// UpdateKey changes the fields that are not nil and returns the record, or ErrNotFound. It raises
 	// the generation and records the change. A change that Stales waits for the commits in progress,
-	// and refuses all others that were judged before it. One that Deactivates reopens the approvals that the key approved. After one
+	// and refuses all others that were judged before it. One that Deactivates, and one after which the key may decide
+	// about an approval that it might not decide about before, reopens the approvals that the key approved. After one
 	// by which a key may grant that might not before, what it granted before counts no more (S91).
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
 	// CountStopped counts what a stop of a key stopped, of the checks since a time.
@@ -51,6 +53,17 @@ func (k *Key) MayGrant(at time.Time) bool { return k.Active && mayGrant(&k.Grant
 func mayGrant(g *spend.Grants, at time.Time) bool {
 	return g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil &&
 		(g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt))
+}
+
+// MayDecide reports whether an approval of a check counts that the key gave (S92).
+func (k *Key) MayDecide(asked *spend.Check, at time.Time) bool {
+	return k.Active && MayStillDecide(&k.Grants, asked.Action.PolicyID, asked.Action.AgentID, at)
+}
+
+// MayStillDecide reports whether who has these grants may decide about an approval of an agent under a policy.
+func MayStillDecide(g *spend.Grants, policyID, agentID string, at time.Time) bool {
+	return g.Permitted().Has(spend.ApprovalsDecide) && (g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt)) &&
+		(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, policyID)) && (g.AgentIDs == nil || slices.Contains(g.AgentIDs, agentID))
 }
 
 // Stopped counts the checks that a stop of a key stopped: all, and those of them that only a redemption carries out.

@@ -182,6 +182,41 @@ func approvalReopensByUse(t *testing.T, s Subject) {
 	mustBeReopened(t, s, asked, started, 1, true, false)
 }
 
+// approvalReopensAgain: what a key approved counts no more once the key might not decide about it, also where it may again (S92).
+func approvalReopensAgain(t *testing.T, s Subject) {
+	f := fence(t, s)
+	for what, g := range map[string]spend.Grants{
+		"another role": {Role: spend.Auditor}, "other scopes": {Scopes: spend.ChecksRead},
+		"expired":  {Role: spend.Approver, ExpiresAt: epochStart},
+		"policies": {Role: spend.Approver, PolicyIDs: []string{"another"}}, "agents": {Role: spend.Approver, AgentIDs: []string{"another"}},
+		"the same policy": {Role: spend.Approver, PolicyIDs: []string{"p"}},
+	} {
+		bob := approverKey(t, s, "bob "+what)
+		become := func(g spend.Grants) {
+			t.Helper()
+			named := []string{spend.MemberRole, spend.MemberScopes, spend.MemberExpiresAt, spend.MemberPolicyIDs, spend.MemberAgentIDs}
+			_, err := s.UpdateKey(t.Context(), actor(), bob.ID, audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: named}})
+			must(t, err)
+		}
+		asked := asking(f, 1)
+		asked.Action.PolicyID = "p"
+		asked.Approval.ActionHash = spend.ActionHash(asked)
+		mustCommit(t, s, asked)
+		mustDecide(t, s, decisionWith(bob, asked, true), audit.DecisionRecorded)
+		become(g)
+		mustBe(t, s, asked, audit.ApprovalApproved)
+		started := now()
+		become(spend.Grants{Role: spend.Approver})
+		f.Stops = lastStop(t, s)
+		if what == "the same policy" {
+			mustBe(t, s, asked, audit.ApprovalApproved)
+			continue
+		}
+		mustBeReopened(t, s, asked, started, 1, true)
+		mustDecide(t, s, decisionWith(bob, asked, true), audit.DecisionRecorded)
+	}
+}
+
 // approvalReopeningRace: an approval is used before the key of who approved it is deactivated, or not at all. A decision
 // meanwhile completes nothing together with one that counts no more.
 func approvalReopeningRace(t *testing.T, s Subject) {

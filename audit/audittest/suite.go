@@ -81,6 +81,7 @@ func checkTests() []test {
 		{"ApprovalUseRace", approvalUseRace},
 		{"ApprovalReopens", approvalReopens},
 		{"ApprovalReopensOfGroups", approvalReopensOfGroups},
+		{"ApprovalReopensAgain", approvalReopensAgain},
 		{"ApprovalReopensByUse", approvalReopensByUse},
 		{"ApprovalReopeningRace", approvalReopeningRace},
 		{"OutcomesComeBack", outcomesComeBack},

@@ -165,10 +165,12 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 		if err == nil {
 			err = record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, at))
 		}
-		if err != nil || !change.Deactivates() {
+		if err != nil || !change.Stales() {
 			return err
 		}
-		return reopenApprovedBy(ctx, tx, id.Text(spend.PrefixKey), by)
+		return reopenApprovedBy(ctx, tx, id.Text(spend.PrefixKey), by, func(asked *spend.Check) bool {
+			return change.Deactivates() || k.MayDecide(asked, at) && !before.MayDecide(asked, at)
+		})
 	})
 	return orNil(k, err)
 }

@@ -26,15 +26,15 @@ func (s *Store) Reopen(ctx context.Context, id spend.ID, keyIDs []string, judged
 	return reopened, err
 }
 
-// reopenApprovedBy reopens the unused approvals that a key approved, when the key is deactivated.
-func reopenApprovedBy(ctx context.Context, tx *sql.Tx, keyID string, by audit.Actor) error {
+// reopenApprovedBy reopens the unused approvals that a key approved, of checks for which what it approved counts no more.
+func reopenApprovedBy(ctx context.Context, tx *sql.Tx, keyID string, by audit.Actor, lost func(*spend.Check) bool) error {
 	open, err := approvals(ctx, tx, `WHERE a.id IN (SELECT d.approval_id FROM approval_deadlines AS d JOIN changes AS c
 		ON c.subject = 'apr_' || lower(hex(d.approval_id)) WHERE c.kind = 'approval.approved' AND c.key_id = ?) ORDER BY a.id`, keyID)
 	if err != nil {
 		return err
 	}
 	for _, a := range open {
-		if unused(a) && slices.ContainsFunc(a.Decisions, func(d audit.ApprovalDecision) bool { return d.KeyID == keyID && !d.Void }) {
+		if unused(a) && lost(a.Check) && slices.ContainsFunc(a.Decisions, func(d audit.ApprovalDecision) bool { return d.KeyID == keyID && !d.Void }) {
 			if err := reopen(tx, a, []string{keyID}, by); err != nil {
 				return err
 			}

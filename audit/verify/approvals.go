@@ -72,6 +72,7 @@ type asking struct {
 // standing is the party behind a key from a change on.
 type standing struct {
 	seq int64
+	at  time.Time
 	audit.Party
 	groups []string
 	active bool
@@ -164,7 +165,7 @@ func (w *changeWalk) behind(c Change) error {
 		granterSince = c.Seq
 	}
 	w.approvals.behind[c.Subject] = append(w.approvals.behind[c.Subject],
-		standing{c.Seq, by, said.groups(), member[bool](said, "active"), grants, granterSince})
+		standing{c.Seq, c.At, by, said.groups(), member[bool](said, "active"), grants, granterSince})
 	if member[bool](said, "stopped") {
 		if w.keyStops == nil {
 			w.keyStops = make(map[string][]int64)
@@ -317,9 +318,7 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 		case !r.approvedAt.IsZero(), slices.ContainsFunc(r.counted, func(d ruling) bool { return d.by.Shares(c.by) }):
 			wrong = "it is one more than was taken for"
 		default:
-			if !r.approve(a, said, c) {
-				wrong = "it does not say rightly whether it completes"
-			}
+			wrong = r.approve(a, said, c)
 		}
 		if wrong != "" {
 			v.tally.find(Inserted, changeName(c.seq), "%s %s", wrong, name)

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"slices"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -19,14 +20,17 @@ func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 	return author
 }
 
-// approve counts an approval. It reports whether its claim to complete the request follows from the
-// approvals that count and their groups; if these cannot be read, from their number.
-func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
+// approve counts an approval. It returns what is wrong with it: nobody was missing of its groups, or its claim to complete the
+// request does not follow from the approvals that count and their groups; if these cannot be read, from their number.
+func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) (wrong string) {
 	completes := c.completes && int64(len(r.counted))+1 >= a.Required
 	if said.asks != nil {
 		so := audit.Approval{Check: &spend.Check{Approval: said.asks}}
 		for i := range r.counted {
 			so.Decisions = append(so.Decisions, audit.ApprovalDecision{Approves: true, Groups: r.counted[i].groups})
+		}
+		if !so.BroughtForward(c.groups) {
+			return "it is one more of its groups than was taken for"
 		}
 		completes = so.Completes(audit.ApprovalDecisionRequest{Approves: true, Groups: c.groups})
 	}
@@ -34,7 +38,10 @@ func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
 	if completes {
 		r.approvedAt = c.at
 	}
-	return c.completes == completes
+	if c.completes != completes {
+		return "it does not say rightly whether it completes"
+	}
+	return ""
 }
 
 // excludes reports whether the decider wrote the version, or its draft, and is excluded for that.
@@ -60,23 +67,22 @@ func (s *approvals) others(said asking, c ruling) bool {
 	return said.asks != nil && !audit.MayDecide(said.asks, c.groups)
 }
 
-// counts reports whether an approval counted when a check used it (S92), by the changes of the key until the last stop by
-// which the check was judged: a later one that matters would have had the check refused.
+// counts reports whether an approval counted when a check used it (S92): by all changes of the key until the last stop by
+// which the check was judged, the key might decide. A later one that matters would have had the check refused.
 func (s *approvals) counts(a *ApprovalRow, said asking, d *ruling, u use) bool {
 	then, asker := s.askers(a, said.keyID, u.stops+1)
 	now, known := s.standing(d.by.KeyID, d.seq)
+	may := func(until time.Time) bool {
+		return !known || // a session
+			now.active && audit.MayStillDecide(&now.grants, a.PolicyID, a.AgentID, until.Add(-frozenMargin))
+	}
 	for _, b := range s.behind[d.by.KeyID] {
 		if b.seq > d.seq && b.seq <= u.stops {
-			if now = b; !b.active {
+			if !may(b.at) {
 				return false
 			}
+			now = b
 		}
 	}
-	if d.by.Shares(then) || d.by.Shares(asker) || now.Shares(then) || now.Shares(asker) {
-		return false
-	}
-	g := &now.grants
-	return !known || // a session
-		(g.ExpiresAt.IsZero() || u.check.Time().Before(g.ExpiresAt.Add(frozenMargin))) && g.Permitted().Has(spend.ApprovalsDecide) &&
-			(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, a.PolicyID)) && (g.AgentIDs == nil || slices.Contains(g.AgentIDs, a.AgentID))
+	return may(u.check.Time()) && !d.by.Shares(then) && !d.by.Shares(asker) && !now.Shares(then) && !now.Shares(asker)
 }

@@ -63,8 +63,8 @@ CHANGE_EVENTS = {  # the changes that are events in any case
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"
 
 
-def enough_of(wanted, anybody, people):
-    """Reports whether people suffice for the groups, each person counting once, and for `anybody` further ones."""
+def missing_of(wanted, anybody, people):
+    """Returns how many are missing of the groups, each person counting once, and of `anybody` further ones."""
     places = [g for g, n in wanted for _ in range(n)]
     taken = {}  # place to person
 
@@ -78,7 +78,7 @@ def enough_of(wanted, anybody, people):
         return False
 
     seated = sum(seat(person, set()) for person in range(len(people)))
-    return seated == len(places) and len(people) - seated >= anybody
+    return len(places) - seated + max(0, anybody - (len(people) - seated))
 
 
 class Exchanged(ValueError):
@@ -299,7 +299,7 @@ class Verifier:
         self.keyed = {}  # the hash of an idempotency key to the checks that have it
         self.lost = set()  # checks with a finding
         self.askers = {}  # check that asks for an approval to its API key, unless the check is altered
-        self.behind = {}  # key_id to the party behind it: number of the change, names, groups, all that the change says
+        self.behind = {}  # key_id to the party behind it: number of the change, names, groups, all that the change says, when
         self.authors = {}  # (policy_id, version) to its author: key_id, names
         self.asks = {}  # check that asks for an approval to what it asks, and the version
         self.taken = {}  # (counter_id, start_ms) to what recorded checks took
@@ -998,14 +998,16 @@ class Verifier:
                     ended = True
                     continue
                 elif approved is None and not any(names & other[0] for other in counted):
-                    counted.append((names, of, fields[5] or b"", number))
-                    completes = said.get("completes", False)
-                    enough = len(counted) >= required and (bool(asks) or completes)
+                    completes, people = said.get("completes", False), [c[1] for c in counted]
+                    enough = len(people) + 1 >= required and (bool(asks) or completes)
+                    lacks, still = (missing_of(wanted, anybody, p) if wanted else 1 for p in (people, [*people, of]))
                     if wanted:
-                        enough = enough_of(wanted, anybody, [c[1] for c in counted])
-                    approved = at if enough else None
-                    if completes == enough:
-                        continue
+                        enough = still == 0
+                    if not wanted or still < lacks:
+                        counted.append((names, of, fields[5] or b"", number))
+                        approved = at if enough else None
+                        if completes == enough:
+                            continue
                 self.find("inserted", f"change {number} of the configuration")
             uses = self.uses.pop(a, [])
             if used_by and used_by not in [check for check, *_ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:
@@ -1039,19 +1041,22 @@ class Verifier:
 
     def counts(self, key, number, stops, at, asker, policy, agent):
         """Reports whether what a key approved by a change counted for a check that was judged by a stop (S92)."""
-        since = [n for n in self.behind.get(key.decode(), []) if number < n[0] <= stops]
-        last = (since or self.stood(key, number))[-1:]
-        if not last:
+        stood = [*self.stood(key, number), *(n for n in self.behind.get(key.decode(), []) if number < n[0] <= stops)]
+        if not stood:
             return True  # a session
-        said = last[0][3]
         epoch = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
-        try:
-            until = (datetime.datetime.fromisoformat(said["expires_at"]) - epoch) // datetime.timedelta(microseconds=1) if "expires_at" in said else None
-        except (TypeError, ValueError):
-            return False
-        return (all(n[3].get("active") for n in since) and not {fold(n) for n in (key, *last[0][1]) if n} & asker
-                and (until is None or at < until + 3000000) and (said.get("role") == "approver" or "approvals:decide" in said.get("scopes", ()))
-                and policy.decode() in said.get("policy_ids", [policy.decode()]) and agent.decode() in said.get("agent_ids", [agent.decode()]))
+
+        def may(said, until):
+            try:
+                expires = datetime.datetime.fromisoformat(said["expires_at"]) - epoch if "expires_at" in said else None
+            except (TypeError, ValueError):
+                return False
+            return (bool(said.get("active")) and (expires is None or until < expires // datetime.timedelta(microseconds=1) + 3000000)
+                    and (said.get("role") == "approver" or "approvals:decide" in said.get("scopes", ()))
+                    and policy.decode() in said.get("policy_ids", [policy.decode()]) and agent.decode() in said.get("agent_ids", [agent.decode()]))
+
+        ends = [*(n[4] for n in stood[1:]), at]
+        return all(may(n[3], until) for n, until in zip(stood, ends)) and not {fold(n) for n in (key, *stood[-1][1]) if n} & asker
 
     def stood(self, key, number):
         """Returns the party behind a key when a change was made, and its groups, in a list: none or one."""
@@ -1178,7 +1183,7 @@ class Verifier:
                     self.stops.append((number, (integer(fields[10]) + EPOCH) // 1000))
                     said = details(fields[11])
                     names = [(said.get(n) or "").encode() for n in ("principal", "owner")]
-                    self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", []), said))
+                    self.behind.setdefault(fields[2].decode(), []).append((number, names, said.get("groups", []), said, integer(fields[10])))
                     if said.get("stopped"):
                         self.key_stops.setdefault(fields[2], []).append(number)
                     if said.get("granter"):

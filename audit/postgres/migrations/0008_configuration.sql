@@ -328,10 +328,20 @@ AS $$
         AND NOT k.grants ?| '{policy_ids,agent_ids}' AND coalesce((k.grants ->> 'expires_at')::timestamptz > clock_timestamp(), true)
 $$;
 
+-- Reports whether an approval counts that a key gave (S92).
+CREATE FUNCTION may_decide(k keys, policy text, agent text) RETURNS boolean
+LANGUAGE sql STABLE
+AS $$
+    SELECT k.active AND coalesce(k.grants ->> 'role' = 'approver' OR k.grants -> 'scopes' ? 'approvals:decide', false)
+        AND coalesce(k.grants -> 'policy_ids' ? policy, true) AND coalesce(k.grants -> 'agent_ids' ? agent, true)
+        AND coalesce((k.grants ->> 'expires_at')::timestamptz > clock_timestamp(), true)
+$$;
+
 -- Changes what is not null; the grants by a merge patch. With stops, what the key was allowed before is stopped; of a key
 -- that might not grant and may now, what it granted before counts no more. What was
 -- judged before the key was deactivated, or active again, or its grants changed, is refused: it may count on decisions of the key,
--- or lack them, and a deactivation reopens the unused approvals that the key approved (S92). No commit is in progress meanwhile, and no other
+-- or lack them. A deactivation reopens the unused approvals that the key approved; so does a change after which the key may
+-- decide about one that it might not decide about before (S92). No commit is in progress meanwhile, and no other
 -- change. Returns no row when there is no such key.
 CREATE FUNCTION update_key(changed uuid, new_name text, new_rpm integer, new_active boolean, grants_patch jsonb, stops boolean, who actor) RETURNS SETOF keys
 LANGUAGE plpgsql
@@ -370,13 +380,14 @@ BEGIN
     UPDATE keys AS k SET (name, rpm, active, generation, grants, stopped, granter_since)
         = (made.name, made.rpm, made.active, made.generation, made.grants, made.stopped, made.granter_since) WHERE k.id = changed;
     PERFORM record_key('key.changed', made, who);
-    IF new_active IS FALSE THEN
+    IF stales THEN
         -- From the decisions of the key to the approvals that are open: others do not slow it down, while no commit goes on.
         PERFORM reopen_approval(a, jsonb_build_array(name_key(changed)), who)
             FROM (SELECT DISTINCT substr(c.subject, 5)::uuid AS id FROM changes AS c WHERE c.kind = 'approval.approved' AND c.key_id = name_key(changed)
                 AND NOT EXISTS (SELECT FROM changes AS r WHERE r.subject = c.subject AND r.kind = 'approval.reopened' AND r.seq > c.seq
                     AND r.details::jsonb -> 'keys' ? c.key_id)) AS approved
-                JOIN approval_deadlines AS d ON d.approval_id = approved.id JOIN approvals AS a ON a.id = approved.id;
+                JOIN approval_deadlines AS d ON d.approval_id = approved.id JOIN approvals AS a ON a.id = approved.id
+            WHERE new_active IS FALSE OR may_decide(made, a.policy_id, a.agent_id) AND NOT may_decide(before, a.policy_id, a.agent_id);
     END IF;
     RETURN NEXT made;
 END $$;
