@@ -109,8 +109,9 @@ func TestAuditChanges(t *testing.T) {
 		!strings.Contains(strings.Join(strings.Fields(table[2]), " "), "key.changed "+keyID+" admin - 0123abcd 192.0.2.1 req_1") {
 		t.Errorf("printed %q", table)
 	}
-	if made := list("--policy-id", "p"); !strings.Contains(strings.Join(strings.Fields(made[1]), " "), "policy.created p version 1 key till 1 key_1") {
-		t.Errorf("printed %q", made[1])
+	made := list("--policy-id", "p")[1]
+	if !strings.Contains(strings.Join(strings.Fields(made), " "), "policy.created p version 1 key till 1 key_1") {
+		t.Errorf("printed %q", made)
 	}
 	lines := list("--json", "--policy-id", "p", "--from", began.UTC().Add(-time.Minute).Format(time.RFC3339))
 	last := `"kind":"policy.created","subject":"p","version":501,"actor":"key","key_id":"key_1","principal":"till 1","details":{"name":"P"}}`
