@@ -119,17 +119,18 @@ type frozen struct{ by *audit.Freeze }
 
 func (f *frozen) err(payment *PaymentView) error { return &FrozenError{Freeze: f.by, Payment: payment} }
 
-// frozenAction returns the freeze that stops the caller's action by a view; nil if none does.
-func (a *Authorizer) frozenAction(v *view, access Access, action *spend.Action) *frozen {
+// frozenAction returns the freeze that stops the caller's action of that time by a view; nil if none does. What is recorded has
+// the time of its row, by which the record bears it out.
+func (a *Authorizer) frozenAction(v *view, access Access, action *spend.Action, at time.Time) *frozen {
 	if v.freezes == nil {
 		return nil
 	}
-	return v.freezes.of(access, a.now(), action, access.key.people...)
+	return v.freezes.of(access, at, action, access.key.people...)
 }
 
 // frozenCheck returns the freeze that stops a recorded check for the caller: who asked for it, as of then and as of now, and
-// who carries it out.
-func (a *Authorizer) frozenCheck(v *view, access Access, check *spend.Check) *frozen {
+// who carries it out at that time.
+func (a *Authorizer) frozenCheck(v *view, access Access, check *spend.Check, at time.Time) *frozen {
 	if v.freezes == nil {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (a *Authorizer) frozenCheck(v *view, access Access, check *spend.Check) *fr
 	if k := v.named[check.KeyID]; k != nil {
 		names = append(names, k.people...)
 	}
-	return v.freezes.of(access, a.now(), &check.Action, names...)
+	return v.freezes.of(access, at, &check.Action, names...)
 }
 
 // namesOf returns the names of people in the form in which they are compared (S62).
@@ -180,7 +181,7 @@ func (a *Authorizer) mayAnswer(ctx context.Context, started time.Time, access Ac
 	if !redeemed && v.stopsCheck(check) {
 		return ErrCheckStopped
 	}
-	if f := a.frozenCheck(v, access, check); f != nil {
+	if f := a.frozenCheck(v, access, check, a.now()); f != nil {
 		return f.err(nil)
 	}
 	return nil
@@ -210,7 +211,7 @@ func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, p *policy.Pr
 	}
 	check := *refused
 	check.Fence.Stops = c.view.stops
-	if f := a.frozenCheck(c.view, c.identity.access, &check); f != nil { // its row names who the key was when it was judged first
+	if f := a.frozenCheck(c.view, c.identity.access, &check, check.ID.Time()); f != nil { // its row names who the key was when it was judged first
 		freeze(c, &check, f)
 	} else if c.approved != nil {
 		if _, err := a.approvedFor(ctx, c.view, &check); err != nil {
@@ -243,9 +244,9 @@ func (a *Authorizer) frozenPayment(c *checking, action *spend.Action, newer bool
 	if c.view.freezes == nil || p.facts.Check == nil {
 		return false, nil
 	}
-	f := a.frozenAction(c.view, c.identity.access, action)
+	f := a.frozenAction(c.view, c.identity.access, action, a.now())
 	if f == nil && p.status != audit.PaymentFree && p.status != audit.PaymentDenied { // else the current check is over
-		f = a.frozenCheck(c.view, c.identity.access, p.facts.Check)
+		f = a.frozenCheck(c.view, c.identity.access, p.facts.Check, a.now())
 	}
 	if f == nil {
 		return false, nil

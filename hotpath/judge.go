@@ -29,7 +29,7 @@ func (a *Authorizer) judge(
 	a.guard.Stamp(&c.attempt, out, check)
 	check.Fence.Stops = c.view.stops
 	c.budgets, c.approved, c.lift = nil, nil, nil
-	if f := a.frozenAction(c.view, c.identity.access, action); f != nil {
+	if f := a.frozenAction(c.view, c.identity.access, action, check.ID.Time()); f != nil {
 		check.Decision.PolicyVersion = p.Version()
 		freeze(c, check, f)
 		check.LatencyMS = a.now().Sub(c.request.Started).Milliseconds()

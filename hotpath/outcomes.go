@@ -317,7 +317,7 @@ func (r *reporting) record(ctx context.Context, o *spend.Outcome) (err error) {
 		if o.Unread && view.freezes != nil { // who asked for the check decides, too
 			return errOvertaken
 		}
-		if f := r.a.frozenCheck(view, r.access, o.Check); f != nil {
+		if f := r.a.frozenCheck(view, r.access, o.Check, o.ID.Time()); f != nil {
 			return f.err(nil)
 		}
 	}

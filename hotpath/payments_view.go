@@ -42,7 +42,7 @@ func (a *Authorizer) viewOf(access Access, f *audit.PaymentFacts) *PaymentView {
 func (a *Authorizer) viewOwn(c *checking, f *audit.PaymentFacts) *PaymentView {
 	v := a.viewOf(c.identity.access, f)
 	if p := c.payment; v.Status == audit.PaymentRedeemed && !v.Hidden && p.Nonce != "" && v.Redemption.Replay == p.nonce &&
-		a.frozenCheck(a.catalog.view(), c.identity.access, f.Check) == nil {
+		a.frozenCheck(a.catalog.view(), c.identity.access, f.Check, a.now()) == nil {
 		v.Proceed, v.Nonce = true, p.Nonce
 	}
 	return v

@@ -164,7 +164,7 @@ func (a *Authorizer) Redeem(
 			restored := o.RedeemBy.Sub(a.now()) > aheadBy
 			return nil, false, &CheckExpiredError{Within: terms.Within(), OfPayment: check.Payment != nil, Restored: restored}
 		}
-		if f := a.frozenCheck(a.catalog.view(), r.Access, check); f != nil {
+		if f := a.frozenCheck(a.catalog.view(), r.Access, check, o.ID.Time()); f != nil {
 			return nil, false, f.err(nil)
 		}
 		if again && mismatch == nil {

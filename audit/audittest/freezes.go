@@ -107,7 +107,7 @@ func freezeCourse(t *testing.T, s Subject) {
 		t.Fatalf("released %+v, %v", f, err)
 	}
 	latest, err = s.ConfigChanges(ctx, changes.Generation)
-	if err != nil || len(latest.Stopping) != 3 || latest.Stops != f.Seq {
+	if err != nil || len(latest.Stopping) != 3 || latest.Stops != f.Last {
 		t.Errorf("a node hears of %+v, %v; want two releases and the end", latest.Stopping, err)
 	}
 	forced := mustFreeze(t, s, newFreeze(audit.FreezeScope{Kind: audit.FreezeAll}))

@@ -67,12 +67,16 @@ func stopAt(tx *sql.Tx, seq int64) error {
 	return err
 }
 
-func recordFreeze(tx *sql.Tx, kind audit.ChangeKind, id spend.ID, scope audit.FreezeScope, details string, by audit.Actor) (int64, error) {
+// recordFreeze records a change of a freeze, which stops what was judged before.
+func recordFreeze(tx *sql.Tx, kind audit.ChangeKind, id spend.ID, scope audit.FreezeScope, details string, by audit.Actor) error {
 	seq, err := raise(tx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return seq, record(tx, audit.ChangeOfFreeze(kind, id, scope, details, seq, by))
+	if err := record(tx, audit.ChangeOfFreeze(kind, id, scope, details, seq, by)); err != nil {
+		return err
+	}
+	return stopAt(tx, seq)
 }
 
 // ReleaseFreeze implements audit.Freezes.
@@ -90,7 +94,7 @@ func (s *Store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.Freez
 		}
 		details := r.Details(&by)
 		for _, kind := range r.Kinds(&by) {
-			if _, err := recordFreeze(tx, kind, f.ID, f.Scope, details, by); err != nil {
+			if err := recordFreeze(tx, kind, f.ID, f.Scope, details, by); err != nil {
 				return err
 			}
 			details = f.EndDetails()
@@ -108,7 +112,6 @@ func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
 		if err != nil || ended || time.Now().Before(f.Until) {
 			return err
 		}
-		_, err = recordFreeze(tx, audit.FreezeEnded, f.ID, f.Scope, f.EndDetails(), audit.Actor{})
-		return err
+		return recordFreeze(tx, audit.FreezeEnded, f.ID, f.Scope, f.EndDetails(), audit.Actor{})
 	})
 }

@@ -64,11 +64,7 @@ func freezeRestored(tx *sql.Tx) (id spend.ID, err error) {
 		return id, err
 	}
 	f := audit.RestoreFreeze()
-	seq, err := recordFreeze(tx, audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by)
-	if err != nil {
-		return id, err
-	}
-	return f.ID, stopAt(tx, seq)
+	return f.ID, recordFreeze(tx, audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by)
 }
 
 // undamaged fails if the file cannot be read or an index lacks rows of its table.

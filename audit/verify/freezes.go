@@ -10,17 +10,29 @@ import (
 	"spendgate/audit/spend"
 )
 
-// frozenMargin is how close to the end of a freeze a check or a redemption may be by its node's clock, and how close to its begin
-// if it does not say that it was judged by the freeze: the time of a commit, and what clocks differ by.
+// frozenMargin is how long after the begin of a freeze a check or a redemption may be by its node's clock that was judged before
+// the freeze: the time of a commit, and what clocks differ by.
 const frozenMargin = 3 * time.Second
 
-// frozenTime is a scope, and the time in which it was frozen.
+// frozenTime is a scope, and the time in which it was frozen. What was judged by a stop from seq to before end was judged by
+// the freeze.
 type frozenTime struct {
-	id    string
-	seq   int64             // of its creation
-	scope audit.FreezeScope // folded
-	from  time.Time
-	until time.Time // zero: still
+	id          string
+	seq, end    int64             // of its creation and its end; an end of 0: still
+	scope       audit.FreezeScope // folded
+	from, ended time.Time
+	until       time.Time // of nodes' clocks; zero without one
+}
+
+// covers reports whether the freeze was active for what is of that time and was judged by that stop.
+func (f *frozenTime) covers(at time.Time, stops int64) bool {
+	switch {
+	case !f.until.IsZero() && !at.Before(f.until):
+		return false
+	case stops >= f.seq:
+		return f.end == 0 || stops < f.end
+	}
+	return !at.Before(f.from.Add(frozenMargin)) && (f.end == 0 || at.Before(f.ended))
 }
 
 // freeze follows the changes of freezes.
@@ -35,11 +47,11 @@ func (w *changeWalk) freeze(c Change) error {
 	}
 	switch c.Kind {
 	case audit.FreezeCreated:
-		w.freezes = append(w.freezes, frozenTime{c.Subject, c.Seq, f.Scope.Folded(), c.At, f.Until})
+		w.freezes = append(w.freezes, frozenTime{id: c.Subject, seq: c.Seq, scope: f.Scope.Folded(), from: c.At, until: f.Until})
 	case audit.FreezeIsReleased, audit.FreezeEnded:
 		for i := range w.freezes {
-			if known := &w.freezes[i]; known.id == c.Subject && (known.until.IsZero() || c.At.Before(known.until)) {
-				known.until = c.At
+			if known := &w.freezes[i]; known.id == c.Subject && known.end == 0 {
+				known.end, known.ended = c.Seq, c.At
 			}
 		}
 	default:
@@ -52,7 +64,7 @@ func (w *changeWalk) freeze(c Change) error {
 func (s *slice) frozen(at time.Time, stops int64, people ...audit.Party) string {
 	for i := range s.freezes {
 		f := &s.freezes[i]
-		if stops < f.seq && at.Before(f.from.Add(frozenMargin)) || !f.until.IsZero() && at.After(f.until.Add(-frozenMargin)) {
+		if !f.covers(at, stops) {
 			continue
 		}
 		is := func(place int) bool { return spend.NFC(string(s.fields[place])) == f.scope.Value }

@@ -23,13 +23,23 @@ func TestForgedFreezes(t *testing.T) {
 		return f
 	}
 	const later = -20 * time.Second
+	stops := func() int64 {
+		t.Helper()
+		changes, err := tr.store.ConfigChanges(t.Context(), 0)
+		act(t, err)
+		return changes.Stops
+	}
 	before := tr.check(spend.Allow, 0)
 	over := frozen(audit.FreezeAll, "", time.Time{})
+	meanwhile := tr.check(spend.Allow, 0)
 	act(t, tr.store.ReleaseFreeze(t.Context(), audit.Actor{Credential: "0a1b2c3d"},
 		audit.FreezeRelease{Freeze: over, Keys: over.Seq, Note: "n"}))
+	tr.fence.Stops = stops()
 	after := tr.check(spend.Allow, 0)
-	frozen(audit.FreezeAgent, after.Action.AgentID, time.Now().Add(30*time.Second))
-	inTime, atOnce := tr.check(spend.Allow, later), tr.check(spend.Allow, 0)
+	until := time.Now().Add(30 * time.Second).Truncate(time.Millisecond)
+	frozen(audit.FreezeAgent, after.Action.AgentID, until)
+	inTime, atOnce, atItsEnd := tr.check(spend.Allow, later), tr.check(spend.Allow, 0), tr.check(spend.Allow, -time.Until(until.Add(-time.Second)))
+	tr.check(spend.Allow, -time.Until(until.Add(10*time.Millisecond)))
 	tr.check(spend.Allow, -2*time.Minute)
 	tr.check(spend.Block, later)
 	for _, scope := range []audit.FreezeScope{
@@ -39,7 +49,7 @@ func TestForgedFreezes(t *testing.T) {
 	}
 	tr.check(spend.Allow, -2*time.Minute)
 	redeemed := tr.steps(before, later, "redeemed by psp", "executed by psp")
-	tr.bothSay("frozen", check("inserted", inTime), check("inserted", atOnce), outcome("inserted", redeemed[0]))
+	tr.bothSay("frozen", check("inserted", meanwhile), check("inserted", inTime), check("inserted", atOnce), check("inserted", atItsEnd), outcome("inserted", redeemed[0]))
 }
 
 // TestForgedStops: a redemption of what was allowed to a key before it was deactivated is named, and a void that says it was

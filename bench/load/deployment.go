@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"spendgate/hotpath/client"
@@ -55,6 +56,34 @@ func makeKeys(ctx context.Context, admin *client.Client, w Workload, r client.Ke
 		keys[i] = key.APIKey
 	}
 	return keys, nil
+}
+
+// Freeze makes as many freezes, which cover no check of a workload.
+func (d Deployment) Freeze(ctx context.Context, freezes int) error {
+	admin, err := client.New(client.Options{BaseURL: d.URL, AdminKey: d.AdminKey})
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	const atOnce = 50
+	for first := range atOnce {
+		go func() {
+			var err error
+			for i := first; i < freezes && err == nil; i += atOnce {
+				nobody := fmt.Sprint("nobody ", i)
+				scope := [...]client.FreezeScope{{AgentID: nobody}, {Counterparty: nobody}, {Principal: nobody}}[i%3]
+				_, err = admin.CreateFreeze(ctx, client.NewFreeze{Scope: scope, Reason: "a benchmark"})
+			}
+			failed <- err
+		}()
+	}
+	for range atOnce {
+		err = errors.Join(err, <-failed)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot freeze: %w", err)
+	}
+	return nil
 }
 
 // MakePolicy creates the i-th policy, with further rules after its own.

@@ -597,10 +597,11 @@ class Verifier:
     def passes_freezes(self, fields):
         """Finds an allow, a redemption and a take-over that a freeze stopped (G17)."""
         def frozen(row, stops, *names):
-            at, margin = int.from_bytes(row[:6], "big") * 1000 - EPOCH, 3000000
+            at, margin, stops = int.from_bytes(row[:6], "big") * 1000 - EPOCH, 3000000, integer(stops or b"")
             what = {"policy_id": fields[17].decode(), "agent_id": nfc(fields[16]), "counterparty": nfc(fields[18])}
-            for kind, value, since, until, seq in self.freezes.values():
-                if (at >= since + margin or integer(stops or b"") >= seq) and (not until or at <= until - margin):
+            for kind, value, since, until, seq, ended, end in self.freezes.values():
+                judged = (not end or stops < end) if stops >= seq else at >= since + margin and (not end or at < ended)
+                if judged and (not until or at < until):
                     named = kind == "principal" and fold(value.encode()) in [fold(n) for n in names if n]
                     if kind == "all" or named or kind in what and what[kind] == (value if kind == "policy_id" else nfc(value.encode())):
                         return True
@@ -1135,10 +1136,9 @@ class Verifier:
         scope = list((said.get("scope") or {}).items()) or [("all", True)]
         if fields[1] == b"freeze.created":
             until = said.get("until_ms")
-            self.freezes[fields[2]] = [*scope[0], integer(fields[10]), until and until * 1000 - EPOCH, integer(fields[0])]
-        elif fields[1] in (b"freeze.released", b"freeze.ended") and fields[2] in self.freezes:
-            frozen = self.freezes[fields[2]]
-            frozen[3] = min(frozen[3] or integer(fields[10]), integer(fields[10]))
+            self.freezes[fields[2]] = [*scope[0], integer(fields[10]), until and until * 1000 - EPOCH, integer(fields[0]), 0, 0]
+        elif fields[1] in (b"freeze.released", b"freeze.ended") and fields[2] in self.freezes and not self.freezes[fields[2]][6]:
+            self.freezes[fields[2]][5:] = integer(fields[10]), integer(fields[0])
 
     def configuration(self):
         self.current, self.promoted, self.made, self.wrote, self.approved, self.forced, self.rejected, self.changes_ask = {}, {}, {}, {}, {}, set(), set(), {}

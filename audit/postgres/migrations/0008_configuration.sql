@@ -414,11 +414,12 @@ BEGIN
     RETURN false;
 END $$;
 
--- Records the changes of a release, of which the first has the details; the others have those of the creation. Fails with SG022 unless the freeze's last
+-- Records the changes of a release, which stop what was judged while the freeze was active. Of them the first has the details; the others have those of the creation. Fails with SG022 unless the freeze's last
 -- change is seen, and no key was changed since.
 CREATE FUNCTION release_freeze(name text, scope text, seen bigint, keys_seen bigint, kinds text[], details jsonb, plain jsonb, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$ BEGIN
+    PERFORM begin_stop();
     PERFORM FROM config FOR NO KEY UPDATE;
     IF seen <> (SELECT max(c.seq) FROM changes AS c WHERE c.subject = release_freeze.name) OR EXISTS (SELECT FROM keys AS k WHERE k.generation > keys_seen) THEN
         RAISE EXCEPTION 'the freeze was changed meanwhile' USING ERRCODE = 'SG022';
@@ -426,15 +427,18 @@ AS $$ BEGIN
     FOR i IN 1 .. cardinality(kinds) LOOP
         PERFORM record_change(raise_generation(), kinds[i], name, NULL, who, CASE WHEN i = 1 THEN details ELSE plain END, decode(scope, 'hex'));
     END LOOP;
+    UPDATE epoch SET stops = c.generation FROM config AS c;
 END $$;
 
--- Records that the time of a freeze is over, unless it ended before.
+-- Records that the time of a freeze is over, unless it ended before. That is a stop, as a release is.
 CREATE FUNCTION end_freeze(name text, scope text, until_ms bigint, details jsonb, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$ BEGIN
+    PERFORM begin_stop();
     PERFORM FROM config FOR NO KEY UPDATE;
     IF clock_timestamp() >= from_ms(until_ms)
             AND NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = end_freeze.name AND c.kind IN ('freeze.released', 'freeze.ended')) THEN
         PERFORM record_change(raise_generation(), 'freeze.ended', name, NULL, who, details, decode(scope, 'hex'));
+        UPDATE epoch SET stops = c.generation FROM config AS c;
     END IF;
 END $$;

@@ -10,16 +10,19 @@ import (
 	"spendgate/bench/load"
 )
 
-// What a build's name may end in: its policies all have a budget for each agent (S34), or each check is
-// of a payment and redeemed in the same request (S84).
+// What a build's name may end in: its policies all have a budget for each agent (S34), each check is
+// of a payment and redeemed in the same request (S84), or so many freezes are active that cover none (S87).
 const (
 	budgets  = "+budgets"
 	payments = "+payments"
+	freezes  = "+freezes"
+
+	active = 1000
 )
 
 // plan is what the command line says.
 type plan struct {
-	builds []string // binaries in .bin, maybe with budgets or payments; ratios are to the first
+	builds []string // binaries in .bin, maybe with budgets, payments or freezes; ratios are to the first
 	rounds int
 	checks int
 	batch  int
@@ -29,7 +32,7 @@ func parse(c *load.Call) (plan, error) {
 	var p plan
 	flags := c.Flags
 	builds := flags.String("builds", "before spendgate",
-		"binaries in .bin, separated by spaces, each maybe with "+budgets+" or "+payments+"; ratios are to the first")
+		"binaries in .bin, separated by spaces, each maybe with "+budgets+", "+payments+" or "+freezes+"; ratios are to the first")
 	flags.IntVar(&p.rounds, "rounds", 2, "rounds of each build")
 	flags.IntVar(&p.checks, "checks", 512, "checks that are counted")
 	flags.IntVar(&p.batch, "batch", 1, "checks in flight at once")

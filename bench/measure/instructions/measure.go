@@ -68,6 +68,7 @@ type trial struct {
 	*measurement
 	budgeted bool // each policy has a budget for each agent
 	pays     bool // each check is of a payment
+	frozen   bool // freezes are active
 	fleet    *fleet.Fleet
 	node     *fleet.Node // the node whose instructions are counted
 	told     *fleet.Node // the node whose statements are recorded
@@ -78,7 +79,8 @@ type trial struct {
 // measure counts what a build takes: the node first, beside a PostgreSQL at full
 // speed, then PostgreSQL, which is told what a node at full speed said.
 func (m *measurement) measure(ctx context.Context, build string) (c cost, err error) {
-	name, budgeted := strings.CutSuffix(build, budgets)
+	name, frozen := strings.CutSuffix(build, freezes)
+	name, budgeted := strings.CutSuffix(name, budgets)
 	name, pays := strings.CutSuffix(name, payments)
 	binary, err := filepath.Abs(filepath.Join(".bin", name))
 	if err != nil {
@@ -95,7 +97,7 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	defer func() { err = errors.Join(err, f.Close()) }()
 	workload := load.DefaultWorkload(1)
 	workload.Agents = agents
-	t := &trial{measurement: m, budgeted: budgeted, pays: pays, fleet: f, sequence: load.Sequence{Workload: workload}}
+	t := &trial{measurement: m, budgeted: budgeted, pays: pays, frozen: frozen, fleet: f, sequence: load.Sequence{Workload: workload}}
 	if err := t.prepare(ctx); err != nil {
 		return c, err
 	}
@@ -138,6 +140,11 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	}
 	if t.pays {
 		if keys, err = deployment.PayingKeys(ctx, t.sequence.Workload); err != nil {
+			return err
+		}
+	}
+	if t.frozen {
+		if err := deployment.Freeze(ctx, active); err != nil {
 			return err
 		}
 	}
