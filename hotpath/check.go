@@ -307,7 +307,8 @@ func (a *Authorizer) commit(ctx context.Context, c *checking, check *spend.Check
 		var refused error
 		if check.Decision.Effect == spend.Allow {
 			redeemed := c.payment != nil && c.payment.redeemed != nil
-			if refused = a.mayAnswer(ctx, c.request.Started, c.identity.access, check, redeemed); refused != nil {
+			refused = a.mayAnswerJudged(ctx, c.request.Started, c.identity.access, check, redeemed)
+			if refused != nil {
 				a.guard.Abandon(&c.attempt) // the next equal request gets it
 			}
 		}

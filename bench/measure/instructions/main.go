@@ -11,7 +11,8 @@ import (
 )
 
 // What a build's name may end in: its policies all have a budget for each agent (S34), each check is
-// of a payment and redeemed in the same request (S84), or so many freezes are active that cover none (S87).
+// of a payment and redeemed in the same request (S84), or so many freezes are active that cover none (S87), which concern the
+// node alone.
 const (
 	budgets  = "+budgets"
 	payments = "+payments"
