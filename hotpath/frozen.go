@@ -219,7 +219,8 @@ func (a *Authorizer) judgeStopped(ctx context.Context, c *checking, p *policy.Pr
 	}
 	check := *refused
 	check.Fence.Stops = c.view.stops
-	if f := a.frozenCheck(c.view, c.identity.access, &check, check.ID.Time()); f != nil { // its row names who the key was when it was judged first
+	// Its row names who the key was when it was judged first.
+	if f := a.frozenCheck(c.view, c.identity.access, &check, check.ID.Time()); f != nil {
 		freeze(c, &check, f)
 	} else if c.approved != nil {
 		if _, err := a.approvedFor(ctx, c.view, &check); err != nil {
