@@ -66,7 +66,13 @@ func (f *simulation) askPeople(r *rand.Rand) {
 		}
 		return action
 	}
-	f.several(r, 2+r.IntN(2), func(r *rand.Rand, _ int) {
+	f.several(r, 2+r.IntN(2), func(r *rand.Rand, node int) {
+		if r.IntN(4) == 0 { // an approver loses the right while others use the approval
+			m := f.staff[r.IntN(len(f.staff))]
+			f.changeKey(f.nodes[node], m, roleChange(spend.Auditor))
+			f.changeKey(f.nodes[node], m, roleChange(spend.Approver))
+			return
+		}
 		action := use(approvals[r.IntN(len(approvals))])
 		if r.IntN(6) == 0 {
 			action.Amount, _ = spend.ParseAmount("59")

@@ -67,7 +67,7 @@ func (f *simulation) changeStaff(r *rand.Rand) {
 	}
 	switch r.IntN(6) {
 	case 0, 1:
-		change, back = patch(spend.MemberRole, spend.Grants{Role: spend.Auditor}), patch(spend.MemberRole, spend.Grants{Role: spend.Approver})
+		change, back = roleChange(spend.Auditor), roleChange(spend.Approver)
 	case 2:
 		change, back = patch(spend.MemberGroups, spend.Grants{}), patch(spend.MemberGroups, spend.Grants{Groups: m.groups})
 	case 3:
@@ -80,6 +80,10 @@ func (f *simulation) changeStaff(r *rand.Rand) {
 		time.Sleep(time.Duration(r.Int64N(int64(3 * time.Second))))
 		f.changeKey(f.nodes[r.IntN(len(f.nodes))], m, back)
 	}
+}
+
+func roleChange(r spend.Role) audit.KeyChange {
+	return audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Role: r}, Named: []string{spend.MemberRole}}}
 }
 
 func (f *simulation) changeKey(n *simNode, m *member, change audit.KeyChange) {
