@@ -52,7 +52,8 @@ func movePayment(tx *sql.Tx, seen int64, to *spend.Payment) (bool, error) {
 		result, err = tx.Exec(`INSERT INTO payments (payment_hash, namespace, payment_key, version, first_check, state, changed_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, hash[:], to.Namespace, to.Key, to.Version, to.First[:], to.Text(), now)
 	} else {
-		result, err = tx.Exec("UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ? AND first_check = ?",
+		result, err = tx.Exec(
+			"UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ? AND first_check = ?",
 			to.Version, to.Text(), now, hash[:], seen, to.First[:])
 	}
 	if err != nil {
