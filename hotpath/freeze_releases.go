@@ -27,7 +27,8 @@ func (a *Authorizer) counted(v *view, f *audit.Freeze) (people []audit.Party) {
 func (a *Authorizer) releases(v *view, r *audit.Release, scope audit.FreezeScope) bool {
 	by := r.Party()
 	if k := v.named[by.KeyID]; k != nil {
-		if k.inForce(a.now) != nil || max(k.Stopped, k.GranterSince) > r.Seq || !k.scopes.Has(spend.FreezesRelease) || !(Access{k}).freezesInside(scope) {
+		if k.inForce(a.now) != nil || max(k.Stopped, k.GranterSince) > r.Seq ||
+			!k.scopes.Has(spend.FreezesRelease) || !(Access{k}).freezesInside(scope) {
 			return false
 		}
 		by = k.party()

@@ -164,7 +164,8 @@ func TestRepeatedFreeze(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = f.store.ReleaseFreeze(t.Context(), by, audit.FreezeRelease{Freeze: frozen, Keys: changes.Generation, Note: "mended", Completes: true})
+		released := audit.FreezeRelease{Freeze: frozen, Keys: changes.Generation, Note: "mended", Completes: true}
+		err = f.store.ReleaseFreeze(t.Context(), by, released)
 		if err != nil {
 			t.Fatal(err)
 		}

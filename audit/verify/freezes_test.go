@@ -38,7 +38,8 @@ func TestForgedFreezes(t *testing.T) {
 	after := tr.check(spend.Allow, 0)
 	until := time.Now().Add(30 * time.Second).Truncate(time.Millisecond)
 	frozen(audit.FreezeAgent, after.Action.AgentID, until)
-	inTime, atOnce, atItsEnd := tr.check(spend.Allow, later), tr.check(spend.Allow, 0), tr.check(spend.Allow, -time.Until(until.Add(-time.Second)))
+	inTime, atOnce := tr.check(spend.Allow, later), tr.check(spend.Allow, 0)
+	atItsEnd := tr.check(spend.Allow, -time.Until(until.Add(-time.Second)))
 	tr.check(spend.Allow, -time.Until(until.Add(10*time.Millisecond)))
 	tr.check(spend.Allow, -2*time.Minute)
 	tr.check(spend.Block, later)
@@ -49,7 +50,8 @@ func TestForgedFreezes(t *testing.T) {
 	}
 	tr.check(spend.Allow, -2*time.Minute)
 	redeemed := tr.steps(before, later, "redeemed by psp", "executed by psp")
-	tr.bothSay("frozen", check("inserted", meanwhile), check("inserted", inTime), check("inserted", atOnce), check("inserted", atItsEnd), outcome("inserted", redeemed[0]))
+	tr.bothSay("frozen", check("inserted", meanwhile), check("inserted", inTime), check("inserted", atOnce),
+		check("inserted", atItsEnd), outcome("inserted", redeemed[0]))
 }
 
 // TestForgedStops: a redemption of what was allowed to a key before it was deactivated is named, and a void that says it was

@@ -382,5 +382,6 @@ func allowedError(err error) bool {
 	if _, refused := errors.AsType[*audit.ApprovalError](err); refused {
 		return true
 	}
-	return isFrozen(err) || errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited) || errors.Is(err, hotpath.ErrOverloaded)
+	return isFrozen(err) ||
+		errors.Is(err, hotpath.ErrUnavailable) || errors.Is(err, hotpath.ErrRateLimited) || errors.Is(err, hotpath.ErrOverloaded)
 }

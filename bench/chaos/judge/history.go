@@ -88,7 +88,7 @@ type Op struct {
 	Agent    string          `json:"agent"`             // who sent it
 	Via      string          `json:"via"`               // the node it was sent to, or Balancer
 	Key      string          `json:"key,omitempty"`     // the API key's ID
-	Subject  string          `json:"subject,omitempty"` // Get, Report, Redeem, Doubt: the check; Patch: the key; Thaw: the freeze; for an approval: its ID
+	Subject  string          `json:"subject,omitempty"` // the ID of the check, key (Patch), freeze (Thaw) or approval
 	Sent     time.Duration   `json:"sent"`
 	Done     time.Duration   `json:"done"`
 	Request  json.RawMessage `json:"request,omitempty"`
