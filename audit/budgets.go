@@ -241,7 +241,7 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 // AskedQuery selects the checks of a policy that one person asked for: with one of these keys, or as that principal or owner.
 type AskedQuery struct {
 	PolicyID         string
-	RefusedBy        []string // by one of these rules; nil: whatever was decided
+	Refused          bool // only blocked and escalated ones
 	KeyIDs           []string
 	Principal, Owner string
 	From, Before     spend.ID // inclusive, exclusive

@@ -274,6 +274,25 @@ func TestGrantRefused(t *testing.T) {
 				t.Errorf("%s: %v", agent, err)
 			}
 		}
+		// Also one that the budget escalates, whatever escalates before it, but none of another counter that the rule was before.
+		f.post(0, "g", strings.Replace(grantRules, "}}]", `,"on_exceed":"escalate"}}]`, 1))
+		f.checkBy(own, 0, f.spending("g", "101", "escalated", "c"))
+		escalates := asksOne[:len(asksOne)-1] + strings.Replace(grantRules, "[", ",", 1)
+		f.post(0, "g", strings.Replace(escalates, "}}]", `,"on_exceed":"escalate","approval":{}}}]`, 1))
+		f.checkBy(own, 0, f.spending("g", "101", "both", "c"))
+		for _, agent := range []string{"escalated", "both"} {
+			err := try(p, func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(fmt.Sprintf("%q", agent)) })
+			if !errors.Is(err, hotpath.ErrGrantOwnCheck) {
+				t.Errorf("%s: %v", agent, err)
+			}
+		}
+		f.post(0, "h", strings.Replace(grantRules, `"day"`, `"lifetime"`, 1))
+		f.checkBy(own, 0, f.spending("h", "101", "before", "c"))
+		f.post(0, "h", grantRules)
+		asked := f.grantAsked("h", "1", "before")
+		if _, _, err := f.nodes[0].Grant(t.Context(), p.access, audit.Actor{}, asked); err != nil {
+			t.Errorf("of a counter that never met the check: %v", err)
+		}
 		keyed := func(a *hotpath.GrantAsked) { a.IdempotencyKey = "k" }
 		if err := errors.Join(try(p, keyed), try(p, keyed)); err != nil {
 			t.Error(err)

@@ -281,25 +281,41 @@ func (a *Authorizer) refuseOwnCheck(
 			keys = append(keys, k.name)
 		}
 	}
-	q := audit.AskedQuery{
-		PolicyID: terms.PolicyID, KeyIDs: keys, Principal: access.principal(), Owner: by.Owner, Before: audit.MaxID(), Limit: openAtOnce,
+	refused := audit.AskedQuery{
+		PolicyID: terms.PolicyID, KeyIDs: keys, Principal: access.principal(), Owner: by.Owner, Before: audit.MaxID(), Limit: openAtOnce, Refused: true,
 	}
-	if begin := terms.Begin(now); !begin.IsZero() {
-		q.From = audit.FirstID(begin.UnixMilli())
+	begin := terms.Begin(now)
+	if !begin.IsZero() {
+		refused.From = audit.FirstID(begin.UnixMilli())
 	}
 	met, err := a.store.CounterPrincipals(ctx, terms.Counter.ID)
 	if err != nil {
 		return fmt.Errorf("%w: cannot read whose checks a budget counted: %w", ErrUnavailable, err)
 	}
-	counted := slices.ContainsFunc(met, func(principal string) bool { return v.isOf(by, spend.FoldName(principal)) })
+	own := slices.ContainsFunc(met, func(principal string) bool { return v.isOf(by, spend.FoldName(principal)) })
 	switch {
-	case counted && q.From.IsZero(): // whose checks of a lifetime may be archived
+	case own && begin.IsZero(): // whose checks of a lifetime may be archived
 		return ErrGrantOwnCheck
-	case !counted && len(keys) == 1: // whoever has other keys may have had other names
-		for _, b := range program.Budgets() {
-			q.RefusedBy = append(q.RefusedBy, b.RuleID)
+	case own, len(met) > 0 && len(keys) > 1: // whoever has other keys may have had other names
+		counted := refused
+		counted.Refused = false
+		if err := a.refuseMet(ctx, counted, terms, func(c *spend.Check) []spend.Charge { return c.Charges }); err != nil {
+			return err
 		}
 	}
+	return a.refuseMet(ctx, refused, terms, func(c *spend.Check) []spend.Charge {
+		asks := c.Approval != nil && slices.ContainsFunc(c.Approval.Rules, func(r spend.EscalatedRule) bool { return r.RuleID == terms.RuleID })
+		if c.Decision.PolicyVersion < terms.Since || !asks && !c.Decision.LacksRoom() {
+			return nil
+		}
+		return chargesOf(program, c, c.ID.Time())
+	})
+}
+
+// refuseMet refuses a grant to a counter that a selected check met by its charges.
+func (a *Authorizer) refuseMet(
+	ctx context.Context, q audit.AskedQuery, terms *audit.GrantTerms, charges func(*spend.Check) []spend.Charge,
+) error {
 	for {
 		page, err := a.store.AskedBy(ctx, q)
 		if err != nil {
@@ -310,11 +326,7 @@ func (a *Authorizer) refuseOwnCheck(
 			return fmt.Errorf("%w: cannot read the caller's checks: %w", ErrUnavailable, err)
 		}
 		for _, c := range checks {
-			charges := c.Charges
-			if c.Decision.Effect != spend.Allow && c.Decision.Exceeded() {
-				charges = chargesOf(program, c, c.ID.Time())
-			}
-			if slices.ContainsFunc(charges, func(charge spend.Charge) bool { return terms.Covers(&charge) }) {
+			if slices.ContainsFunc(charges(c), func(charge spend.Charge) bool { return terms.Covers(&charge) }) {
 				return ErrGrantOwnCheck
 			}
 		}

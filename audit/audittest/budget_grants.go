@@ -167,7 +167,7 @@ func askedBy(t *testing.T, s Subject) {
 	if err != nil || len(all) != 4 || all[0].Compare(all[3]) < 0 {
 		t.Errorf("asked for %v, %v", all, err)
 	}
-	q.RefusedBy = []string{"other", refused.Decision.RuleID}
+	q.Refused = true
 	if all, err := s.AskedBy(ctx, q); err != nil || len(all) != 1 || all[0] != refused.ID {
 		t.Errorf("refused %v, %v", all, err)
 	}

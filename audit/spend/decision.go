@@ -105,8 +105,11 @@ type Decision struct {
 }
 
 // Exceeded reports a block because a budget has no room (S36).
-func (d *Decision) Exceeded() bool {
-	return d.Effect == Block && (d.Reason == ReasonBudgetExceeded || d.Reason == ReasonCountLimitExceeded)
+func (d *Decision) Exceeded() bool { return d.Effect == Block && d.LacksRoom() }
+
+// LacksRoom reports a block or an escalation because a budget has no room.
+func (d *Decision) LacksRoom() bool {
+	return d.Reason == ReasonBudgetExceeded || d.Reason == ReasonCountLimitExceeded
 }
 
 // Frozen is the decision about a check that a freeze stops (S87). why is what the asker is told beyond that.

@@ -20,9 +20,8 @@ func (s *Store) CounterPrincipals(ctx context.Context, counter spend.ID) ([]stri
 func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, error) {
 	var w where
 	from, id := "checks", "check_id"
-	if q.RefusedBy != nil {
+	if q.Refused {
 		from, id = "violations", "id"
-		w.in("rule_id", q.RefusedBy)
 	}
 	w.and(id+" >= ", q.From)
 	w.and(id+" < ", q.Before)
