@@ -65,13 +65,13 @@ func (r *GrantRecord) open(g *BudgetGrant, stops int64, at time.Time) bool {
 }
 
 // Approvers returns the people, others than the granter, whose approval of a grant counts: of each person the first.
-func (r *GrantRecord) Approvers(g *BudgetGrant, stops int64, at time.Time) (people []Party) {
-	granter := r.PartyOf(&g.By, stops)
+func (r *GrantRecord) Approvers(g *BudgetGrant, stops int64, at time.Time) (people []Person) {
+	granter := r.PersonOf(&g.By, stops)
 	for i := range g.Approvals {
 		by := &g.Approvals[i]
-		party := r.PartyOf(by, stops)
-		if by.Seq <= stops && r.Counts(by, stops, at) && !party.Shares(granter) && !slices.ContainsFunc(people, party.Shares) {
-			people = append(people, party)
+		person := r.PersonOf(by, stops)
+		if by.Seq <= stops && r.Counts(by, stops, at) && !person.Shares(granter) && !slices.ContainsFunc(people, person.Shares) {
+			people = append(people, person)
 		}
 	}
 	return people
@@ -88,10 +88,19 @@ func (r *GrantRecord) Counts(by *Release, stops int64, at time.Time) bool {
 	return k.Active && k.GranterSince <= by.Seq && mayGrant(&k.Grants, at)
 }
 
-// PartyOf returns who granted, or approved: behind a key, who it was at a stop.
-func (r *GrantRecord) PartyOf(by *Release, stops int64) Party {
+// Person is who granted, or approved: as recorded then, and behind a key who it was at a stop.
+type Person [2]Party
+
+// Shares reports whether the same person may be behind both (S62).
+func (p Person) Shares(other Person) bool {
+	return slices.ContainsFunc(p[:], func(party Party) bool { return slices.ContainsFunc(other[:], party.Shares) })
+}
+
+// PersonOf returns who granted, or approved.
+func (r *GrantRecord) PersonOf(by *Release, stops int64) Person {
+	then := by.Party()
 	if k, known := r.Standing(by.By.KeyID, stops); known {
-		return k.Party
+		return Person{then, k.Party}
 	}
-	return by.Party()
+	return Person{then, then}
 }

@@ -210,7 +210,8 @@ func TestGrantWaits(t *testing.T) {
 		}
 		approve(ann, hotpath.ErrGrantOwn, 0)
 		approve(bo, nil, 1)
-		approve(bo, nil, 1)
+		bo.patch(0, named(spend.Grants{Principal: "cara"}, spend.MemberPrincipal))
+		approve(f.person("bo"), nil, 1) // the same person again
 		if o := f.check(0, f.spending("g", "101", "a1", "pending")); o.allowed() {
 			t.Errorf("pending: %s", o)
 		}

@@ -93,7 +93,7 @@ func (a Access) mayReplace(before *audit.Review, match *spend.Hash) error {
 		return nil
 	}
 	by := audit.Party{KeyID: a.keyID(), Principal: a.principal(), Owner: a.key.Grants.Owner}
-	if !by.Shares(before.Author) {
+	if !by.Shares(before.Author) && !by.Shares(before.AuthorNow) {
 		return ErrOthersDraft
 	}
 	return nil

@@ -36,14 +36,15 @@ func (a *Authorizer) approvalOf(v *view, access Access, g *audit.BudgetGrant) (a
 		return c, err
 	}
 	party, record := access.key.party(), v.record()
+	caller := audit.Person{party, party}
 	now := a.now()
 	status, _ := a.statusOf(v, g, now)
 	switch {
 	case status == GrantRevoked, status == GrantEnded:
 		return c, ErrGrantNotActive
-	case party.Shares(record.PartyOf(&g.By, asOfNow)), party.Shares(g.By.Party()):
+	case caller.Shares(record.PersonOf(&g.By, asOfNow)):
 		return c, ErrGrantOwn
-	case slices.ContainsFunc(record.Approvers(g, asOfNow, now), party.Shares):
+	case slices.ContainsFunc(record.Approvers(g, asOfNow, now), caller.Shares):
 		return c, nil
 	case status == GrantOpen:
 		return c, ErrGrantNotPending

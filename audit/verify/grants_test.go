@@ -124,6 +124,11 @@ func TestForgedGrants(t *testing.T) {
 	tr.update(ann, audit.KeyChange{Active: new(false), Stops: true})
 	tr.update(ann, audit.KeyChange{Active: new(true)})
 	took("50", false)
+	dan, alias, third, of := tr.member("dan"), tr.member("dan"), tr.terms("30", 0, 1), spend.NewID(time.Now())
+	tr.change(audit.GrantCreated, of, third, dan, "dan")
+	tr.update(dan, audit.KeyChange{Grants: spend.GrantsChange{Grants: spend.Grants{Principal: "zoe"}, Named: []string{spend.MemberPrincipal}}})
+	tr.change(audit.GrantApproved, of, third, alias, "dan")
+	took("30", false) // dan granted it
 	tomorrow := tr.terms("70", 0, 0)
 	tomorrow.Counter.StartMS += 24 * time.Hour.Milliseconds()
 	tr.change(audit.GrantCreated, spend.NewID(time.Now()), tomorrow, cleo, "cleo")

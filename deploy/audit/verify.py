@@ -690,9 +690,9 @@ class Verifier:
                 and "policy_ids" not in said and "agent_ids" not in said and not any(number < since <= stops for since in self.granters.get(key, ())))
 
     def grants_as(self, change, stops):
-        """Returns the names of who granted, or approved: behind a key, who it was at a stop."""
+        """Returns the names of who granted, or approved, as of then, and behind a key as of a stop."""
         last = self.stood(change[2], stops + 1)
-        return {fold(n) for n in (change[2], *(last[0][1] if last else change[3:])) if n}
+        return {fold(n) for n in (*change[2:], *(last[0][1] if last else ())) if n}
 
     def grant(self, name, number, fields):
         """Follows a change of a grant."""

@@ -122,6 +122,8 @@ func nextStepOf(a *audit.Approval, now time.Time) string {
 		return "Do not proceed: a person denied it."
 	case audit.ApprovalUsed:
 		return "It was used by check " + a.UsedBy.Text(spend.PrefixCheck) + ": do not carry the action out again."
+	case audit.ApprovalWithdrawn:
+		return "Do not proceed: its payment was denied, or asked for otherwise, meanwhile. Ask for the payment again, without approval_id."
 	default:
 		return "Do not proceed: it has expired. Check the action again without approval_id to ask anew."
 	}
