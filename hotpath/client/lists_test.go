@@ -44,7 +44,9 @@ func lists(t *testing.T, c *client.Client) {
 		t.Error(page, err)
 	}
 	for _, q := range []client.CheckQuery{
-		{Counterparty: "c", AgentID: "l"}, {AgentID: "l", Counterparty: "c", Principal: got[1].Principal, AmountFrom: "1.5", AmountTo: "1.5"}, {IdempotencyKey: "listed"}, {ActionType: client.Credit, IdempotencyKey: "listed"},
+		{Counterparty: "c", AgentID: "l"},
+		{AgentID: "l", Counterparty: "c", Principal: got[1].Principal, AmountFrom: "1.5", AmountTo: "1.5"},
+		{IdempotencyKey: "listed"}, {ActionType: client.Credit, IdempotencyKey: "listed"},
 	} {
 		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID {
 			t.Errorf("%+v: %+v, %v", q, page, err)
