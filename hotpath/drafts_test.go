@@ -206,3 +206,20 @@ func TestPromotionsAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// S93: a draft is one's own also where it is that of one's key now.
+func TestOwnDraftOfNow(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		ann, cleo := f.person("ann"), f.person("cleo")
+		put := func(p person, name string) error {
+			d := &audit.Draft{PolicyID: "p", Name: name, Rules: plainRules}
+			return f.nodes[0].PutDraft(t.Context(), p.access, audit.Actor{}, d, nil, nil)
+		}
+		must.Do(t, put(ann, "first"))
+		if err := put(cleo, "other"); !errors.Is(err, hotpath.ErrOthersDraft) {
+			t.Errorf("another's: %v", err)
+		}
+		ann.patch(0, named(spend.Grants{Owner: "cleo"}, spend.MemberOwner))
+		must.Do(t, put(cleo, "other"))
+	})
+}

@@ -130,6 +130,27 @@ func TestFreezeOfWhoTheKeyWas(t *testing.T) {
 	})
 }
 
+// S87: whoever cannot read a freeze is not told of it.
+func TestFreezeIsToldToWhoReadsIt(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.change(named(spend.Grants{Principal: "thief"}, spend.MemberPrincipal))
+		c := f.check(0, refundOf(t, "10", "c")).answer.Check
+		f.freeze(0, audit.FreezePrincipal, "thief")
+		for policyID, told := range map[string]bool{"": true, c.Action.PolicyID: false} {
+			g := spend.Grants{Role: spend.Executor, Principal: "till"}
+			if policyID != "" {
+				g.PolicyIDs = []string{policyID}
+			}
+			access := hotpath.AccessOf(&audit.Key{ID: spend.ID{6: 0x70, 15: 1}, Grants: g})
+			hash, r := spend.ActionHash(c), hotpath.Request{Access: access, ID: "req_000000000000", Started: time.Now()}
+			_, _, err := f.nodes[0].Redeem(t.Context(), r, c, true, hotpath.Redemption{ActionHash: &hash})
+			if refused, is := errors.AsType[*hotpath.FrozenError](err); !is || (refused.Freeze != nil) != told {
+				t.Errorf("bound to %q: %v", policyID, err)
+			}
+		}
+	})
+}
+
 // S87: a repeated request brings a freeze, or a release, into force whose first request was recorded, and got no further.
 func TestRepeatedFreeze(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

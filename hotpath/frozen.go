@@ -99,7 +99,7 @@ func (f freezes) of(access Access, now time.Time, action *spend.Action, names ..
 			if stopped == nil {
 				stopped = new(frozen)
 			}
-			if access.permit(spend.FreezesRead) == nil && (stopped.by == nil || one.Seq < stopped.by.Seq) {
+			if access.permit(spend.FreezesRead) == nil && access.seesFreeze(one.Scope) && (stopped.by == nil || one.Seq < stopped.by.Seq) {
 				stopped.by = one
 			}
 		}

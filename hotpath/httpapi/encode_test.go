@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -75,4 +76,12 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 		dst = violationForm.Append(dst[:0], &shown, true)
 	})
 	f("appendError", func() { dst = appendError(dst[:0], &errorBody{refusal: unavailable, requestID: "req_0123456789ab"}) })
+}
+
+// S84: an approval that was withdrawn is not said to have expired.
+func TestNextStepOfWithdrawn(t *testing.T) {
+	a := &audit.Approval{Check: new(spend.Check), Status: audit.ApprovalWithdrawn}
+	if got := nextStepOf(a, time.Time{}); strings.Contains(got, "expired") || !strings.Contains(got, "payment") {
+		t.Error(got)
+	}
 }
