@@ -129,6 +129,20 @@ type timeFlag struct {
 	date bool // it was given as a date
 }
 
+// untilFlag is an instant to come, also as how long from now.
+type untilFlag struct{ timeFlag }
+
+func (f *untilFlag) Set(text string) error {
+	if left, err := time.ParseDuration(text); err == nil && left > 0 {
+		f.at = time.Now().Add(left)
+		return nil
+	}
+	if err := f.timeFlag.Set(text); err != nil {
+		return fmt.Errorf("%w, or how long from now (2h)", err)
+	}
+	return nil
+}
+
 func (f *timeFlag) String() string { return "" }
 
 func (f *timeFlag) Set(text string) (err error) {

@@ -71,8 +71,8 @@ func freeze(flags *flag.FlagSet) action {
 	flags.StringVar(&asked.Scope.Principal, "principal", "", "freeze what the principal `NAME` asks for, redeems and takes over")
 	flags.StringVar(&asked.Scope.Counterparty, "counterparty", "", "freeze what goes to `TEXT`, as checks name it")
 	flags.StringVar(&asked.Reason, "reason", "", "why, as `TEXT`")
-	var until timeFlag
-	flags.Var(&until, "until", "when it ends by itself, as `TIME`; by default it must be released")
+	var until untilFlag
+	flags.Var(&until, "until", "when it ends by itself, as `TIME` or how long from now (2h); by default it must be released")
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
 	return func(ctx context.Context, p process, _ []string) error {
 		if scopes := flags.NFlag() - given(flags, "reason", "until", "json"); scopes != 1 || asked.Scope == (client.FreezeScope{}) {

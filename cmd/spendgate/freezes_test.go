@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // freezeID is what names a freeze in a text.
@@ -36,6 +37,9 @@ func TestFreezeCommands(t *testing.T) {
 	}
 	cli("", "freeze", "--counterparty", "nobody", "--reason", "r", "--until", "2999-01-01T00:00:00Z").check(t, 0, "WARNING: no check", "")
 	cli("", "freezes").has(t, 0, "agent bot", "counterparty nobody", "2999-01-01T00:00:00Z", "it loops")
+	soon := time.Now().Add(2 * time.Hour).UTC().Format("2006-01-02T15:")
+	cli("", "freeze", "--counterparty", "soon", "--reason", "r", "--until", "2h").check(t, 0, soon, "")
+	cli("", "freeze", "--counterparty", "c", "--reason", "r", "--until", "-2h").check(t, 2, "", "how long from now")
 	ann := s.newKey(t, `"role": "approver", "principal": "ann"`)
 	cli(ann, "thaw", freezeID(t, frozen.stdout), "--note", "mended").check(t, 0, " released", "")
 	if got := s.ask(t, "c-3", "10", ""); got["decision"] != "allow" {

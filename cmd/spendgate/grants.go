@@ -65,8 +65,8 @@ func grantsCreate(flags *flag.FlagSet) action {
 	})
 	flags.Int64Var(&asked.AddCount, "add-count", 0, "how many more actions, as `NUMBER`")
 	flags.StringVar(&asked.Note, "note", "", "why, as `TEXT`")
-	var until timeFlag
-	flags.Var(&until, "until", "when it ends, as `TIME`")
+	var until untilFlag
+	flags.Var(&until, "until", "when it ends, as `TIME` or how long from now (2h)")
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
 	return func(ctx context.Context, p process, _ []string) error {
 		asked.Until = until.at
