@@ -29,7 +29,7 @@ func (x *explorer) answer(t *state, i int, proceed id) {
 	case !q.heard:
 		*q = request{}
 	case proceed != 0 && q.nonce != 0:
-		q.pc, q.plan, q.fresh, q.check = answered, plan{}, 0, proceed
+		q.pc, q.plan, q.fresh, q.seen, q.check = answered, plan{}, 0, 0, proceed
 	default:
 		c := &t.callers[q.caller-1]
 		*c = caller{calls: c.calls}
@@ -65,8 +65,12 @@ func (x *explorer) commit(s *state, i int) {
 	if x.is(OwnUncompared) {
 		compared &^= 1 << executors
 	}
-	if compared&^q.fresh != 0 || !x.proved(&t, p) {
-		if q.pc, q.plan, q.fresh = sent, (plan{}), 0; q.txn || q.caller == 0 {
+	fresh := q.fresh
+	if x.is(LifeUncompared) && q.seen == t.store.rows[askers].version {
+		fresh |= 1 << askers
+	}
+	if compared&^fresh != 0 || !x.proved(&t, p) {
+		if q.pc, q.plan, q.fresh, q.seen = sent, (plan{}), 0, 0; q.txn || q.caller == 0 {
 			*q = request{}
 		}
 		x.emit(&t, who, "commits: refused")
@@ -80,6 +84,7 @@ func (x *explorer) commit(s *state, i int) {
 	for n := range t.requests {
 		t.requests[n].fresh &^= changes
 	}
+	x.count(&t, changes, p)
 	switch {
 	case q.caller == 0:
 		*q = request{}
@@ -110,7 +115,7 @@ func (x *explorer) loseCommit(s *state, i int) {
 	}
 	late := *q
 	late.heard, late.txn = false, true
-	q.pc, q.plan, q.fresh = sent, plan{}, 0
+	q.pc, q.plan, q.fresh, q.seen = sent, plan{}, 0, 0
 	if x.send(&t, late) {
 		x.emitFault(&t, s.requests[i].caller, "loses the connection in COMMIT")
 	}
@@ -315,5 +320,6 @@ func (q request) order() (n uint64) {
 		uint64(q.fresh)<<45 | uint64(q.check)<<42 | uint64(q.outcome)<<40
 	p := q.plan
 	return n | uint64(p.op)<<37 | uint64(p.check)<<34 | uint64(p.step)<<30 | uint64(p.verdict)<<28 | uint64(p.uses)<<25 |
-		uint64(p.replaces)<<22 | uint64(p.voidStep)<<18 | flag(p.redeems)<<17 | uint64(p.outcome)<<15 | flag(p.released)<<14 | flag(p.twice)<<13
+		uint64(p.replaces)<<22 | uint64(p.voidStep)<<18 | flag(p.redeems)<<17 | uint64(p.outcome)<<15 | flag(p.released)<<14 | flag(p.twice)<<13 |
+		uint64(q.seen)
 }

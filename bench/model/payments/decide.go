@@ -111,7 +111,7 @@ func (x *explorer) decide(s *state, i int, p plan, text string) {
 	if c := t.store.check(p.replaces); c != nil {
 		p.voidStep = c.steps
 	}
-	q.pc, q.plan, q.fresh = decided, p, 1<<payments-1
+	q.pc, q.plan, q.fresh, q.seen = decided, p, 1<<payments-1, s.store.rows[askers].version
 	x.emit(&t, q.caller, text)
 }
 

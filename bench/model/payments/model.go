@@ -38,6 +38,7 @@ type Model struct {
 	Restores    int // of a backup
 	Claims      int // reports of somebody who may release, true or not
 	Rounds      int // how often an executed payment becomes free again
+	Removals    int // of the payment, once it has ended
 
 	Mutation Mutation
 	Limit    int // of states
@@ -74,6 +75,7 @@ func (m Model) Explore() search.Result {
 func (x *explorer) Initial() state {
 	s := state{faults: faults{
 		uint8(x.LostAnswers), uint8(x.LostCommits), uint8(x.Deaths), uint8(x.Restores), uint8(x.Claims), uint8(x.Rounds),
+		uint8(x.Removals),
 	}}
 	for i, of := range x.Recorded {
 		s.store.checks[i] = check{of: of, action: 1, verdict: allowed}
@@ -86,6 +88,9 @@ func (x *explorer) Initial() state {
 		c.first, c.holder, c.named, c.exec, c.steps = lastNonce, lastNonce, lastNonce.bit(), 1, 2
 		c.outcome, c.released = voided, true
 		s.store.rows[askers].nonces = lastNonce.bit()
+		if x.Removals > 0 {
+			s.store.rows[askers].version = 1 + c.steps
+		}
 	}
 	return s
 }

@@ -14,6 +14,7 @@ const (
 	ReportUncompared                            // nor that of a report
 	LapseUncompared                             // nor that of a void of what nobody redeemed in time
 	DoubtUncompared                             // nor that of a doubt
+	LifeUncompared                              // the commit of one that read a removed payment compares only its version
 	OwnUncompared                               // the commit of a redemption by id does not compare the executor's payment
 	StepsNotUnique                              // a step of a check is recorded beside another
 	NonceRedeemsAgain                           // a nonce that redeemed an attempt redeems the next one

@@ -69,6 +69,7 @@ func TestMutations(t *testing.T) {
 		{"ReportUncompared, taken over", ReportUncompared | StepsNotUnique, "a take-over"},
 		{"RedemptionUncompared, redeemed", RedemptionUncompared | StepsNotUnique, "an open check"},
 		{"OwnUncompared", OwnUncompared, "a payment of the executor"},
+		{"LifeUncompared", LifeUncompared, "a removal"},
 		{"StepsNotUnique", StepsNotUnique, "without a payment"},
 		{"NonceRedeemsAgain", NonceRedeemsAgain, "a second attempt"},
 		{"TakenBack", TakenBack, "take-overs"},

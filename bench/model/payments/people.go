@@ -131,6 +131,7 @@ func (x *explorer) faultsOf(s *state) {
 		x.emitFault(&t, 0, "the payment's hours are over")
 	}
 	x.restore(s)
+	x.remove(s)
 }
 
 func (x *explorer) kill(t *state, i int) {

@@ -41,6 +41,10 @@ func scenarios() []Model {
 		},
 		{Name: "a restore", Callers: []Caller{calls(guard, 2), guard}, Restores: 1},
 		{Name: "a restore and take-overs", Callers: []Caller{taking(guard), taking(guard)}, Restores: 1},
+		{
+			Name: "a removal", Callers: []Caller{ignoring(guard), ignoring(guard)}, Recorded: []set{ofAsker}, Earlier: true,
+			LostCommits: 1, Removals: 1,
+		},
 		{Name: "by id", Callers: []Caller{byID(1, false), taking(guard)}, Recorded: []set{ofAsker}, LostCommits: 1},
 		{Name: "without a payment", Callers: []Caller{byID(1, false), byID(1, false)}, Recorded: []set{ofNobody}, LostCommits: 1},
 		{Name: "a payment of the executor", Callers: []Caller{byID(1, true), byID(2, true)}, Recorded: []set{ofAsker, ofNobody}},

@@ -27,8 +27,9 @@ type (
 func (n nonce) bit() set       { return 1 << n }
 func (s set) has(i uint8) bool { return s&(1<<i) != 0 }
 
-// row is a payment's. Its version is not a number here: whoever read it knows whether it is still the same.
+// row is a payment's. Its version is a number only where it can be removed: whoever read it knows whether it is still the same.
 type row struct {
+	version uint8
 	current id
 	round   uint8
 	settled uint8 // how many of its checks were ever reported executed or failed
@@ -157,10 +158,11 @@ type request struct {
 	pc      requestPC
 	caller  uint8 // from 1; 0 is the service, or whoever compares the provider's ledger
 	nonce   nonce
-	heard   bool // its caller waits for the answer
-	txn     bool // its node is gone, or has abandoned it: only the transaction lives on
-	fresh   set  // payments that are as they were read
-	check   id   // that it is about
+	heard   bool  // its caller waits for the answer
+	txn     bool  // its node is gone, or has abandoned it: only the transaction lives on
+	fresh   set   // payments that are as they were read
+	seen    uint8 // the version of the askers' payment as it was read, where it can be removed
+	check   id    // that it is about
 	outcome outcome
 	plan    plan
 }
@@ -203,7 +205,7 @@ type charge struct {
 }
 
 type faults struct {
-	lostAnswers, lostCommits, deaths, restores, claims, rounds uint8
+	lostAnswers, lostCommits, deaths, restores, claims, rounds, removals uint8
 }
 
 // state is everything: it is compared, hashed and copied as a whole. Every field is one byte.
