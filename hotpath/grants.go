@@ -282,7 +282,8 @@ func (a *Authorizer) refuseOwnCheck(
 		}
 	}
 	refused := audit.AskedQuery{
-		PolicyID: terms.PolicyID, KeyIDs: keys, Principal: access.principal(), Owner: by.Owner, Before: audit.MaxID(), Limit: openAtOnce, Refused: true,
+		PolicyID: terms.PolicyID, Refused: true, KeyIDs: keys, Principal: access.principal(), Owner: by.Owner,
+		Before: audit.MaxID(), Limit: openAtOnce,
 	}
 	begin := terms.Begin(now)
 	if !begin.IsZero() {

@@ -34,7 +34,8 @@ func reopenApprovedBy(ctx context.Context, tx *sql.Tx, keyID string, by audit.Ac
 		return err
 	}
 	for _, a := range open {
-		if unused(a) && lost(a.Check) && slices.ContainsFunc(a.Decisions, func(d audit.ApprovalDecision) bool { return d.KeyID == keyID && !d.Void }) {
+		counts := func(d audit.ApprovalDecision) bool { return d.KeyID == keyID && !d.Void }
+		if unused(a) && lost(a.Check) && slices.ContainsFunc(a.Decisions, counts) {
 			if err := reopen(tx, a, []string{keyID}, by); err != nil {
 				return err
 			}
