@@ -235,7 +235,7 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	p = begin("executed without a redemption")
 	c = p.commits(p.asks(spend.Allow, 0))
 	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 0, spend.FlagUnredeemed)).Final())
-	p = begin("escalated, executed all the same, and corrected")
+	p = begin("escalated, executed nevertheless, and corrected")
 	c = p.commits(p.asks(spend.Escalate, 0))
 	for _, status := range []string{"executed", "voided"} {
 		o := p.becomes(c, status, 0)
