@@ -18,7 +18,7 @@ type Budgets interface {
 	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
 	// CounterPrincipals returns the principals whose checks took from a counter, in whatever window.
 	CounterPrincipals(ctx context.Context, counter spend.ID) ([]string, error)
-	// AskedBy returns a page of checks, newest first.
+	// AskedBy returns a page of checks that API keys asked for, newest first.
 	AskedBy(ctx context.Context, q AskedQuery) (checkIDs []spend.ID, err error)
 	// ListCounters returns a page of counters from which something was taken, by
 	// subject.
@@ -240,12 +240,11 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 
 // AskedQuery selects the checks of a policy that one person asked for: with one of these keys, or as that principal or owner.
 type AskedQuery struct {
-	PolicyID         string
-	Refused          bool // only blocked and escalated ones
-	KeyIDs           []string
-	Principal, Owner string
-	From, Before     spend.ID // inclusive, exclusive
-	Limit            int
+	PolicyID     string
+	Refused      bool // only blocked and escalated ones
+	KeyIDs       []string
+	From, Before spend.ID // inclusive, exclusive
+	Limit        int
 }
 
 // SubjectUsage is the usage of a subject.

@@ -275,6 +275,17 @@ func TestGrantRefused(t *testing.T) {
 				t.Errorf("%s: %v", agent, err)
 			}
 		}
+		// Also one whose key had the granter as its owner then.
+		raw, lent, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{
+			Name: "lent", RateLimitRPM: 1000, Grants: spend.Grants{Role: spend.Agent, Principal: "lent", Owner: "ann"},
+		})
+		must.Do(t, err)
+		f.checkBy(hotpath.KeyCaller([]byte(raw)), 0, f.spending("g", "1", "lent", "c"))
+		_, _, err = f.nodes[0].UpdateKey(t.Context(), audit.Actor{}, lent.ID, named(spend.Grants{Owner: "carol"}, spend.MemberOwner))
+		must.Do(t, err)
+		if err := try(p, func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(`"lent"`) }); !errors.Is(err, hotpath.ErrGrantOwnCheck) {
+			t.Errorf("a check of a key that had another owner: %v", err)
+		}
 		// Also one that the budget escalates, whatever escalates before it, but none of another counter that the rule was before.
 		f.post(0, "g", strings.Replace(grantRules, "}}]", `,"on_exceed":"escalate"}}]`, 1))
 		f.checkBy(own, 0, f.spending("g", "101", "escalated", "c"))

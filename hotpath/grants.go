@@ -274,17 +274,11 @@ func (a *Authorizer) refuseOwnCheck(
 	ctx context.Context, v *view, access Access, program *policy.Program, terms *audit.GrantTerms, now time.Time,
 ) error {
 	by := access.key.party()
-	names := namesOf(by)
-	keys := []string{by.KeyID}
-	for _, k := range v.keys {
-		if k.name != by.KeyID && slices.ContainsFunc(k.people, func(name string) bool { return slices.Contains(names, name) }) {
-			keys = append(keys, k.name)
-		}
+	keys, names, err := a.everOf(ctx, by)
+	if err != nil {
+		return err
 	}
-	refused := audit.AskedQuery{
-		PolicyID: terms.PolicyID, Refused: true, KeyIDs: keys, Principal: access.principal(), Owner: by.Owner,
-		Before: audit.MaxID(), Limit: openAtOnce,
-	}
+	refused := audit.AskedQuery{PolicyID: terms.PolicyID, Refused: true, KeyIDs: keys, Before: audit.MaxID(), Limit: openAtOnce}
 	begin := terms.Begin(now)
 	if !begin.IsZero() {
 		refused.From = audit.FirstID(begin.UnixMilli())
@@ -293,24 +287,53 @@ func (a *Authorizer) refuseOwnCheck(
 	if err != nil {
 		return fmt.Errorf("%w: cannot read whose checks a budget counted: %w", ErrUnavailable, err)
 	}
-	own := slices.ContainsFunc(met, func(principal string) bool { return v.isOf(by, spend.FoldName(principal)) })
-	switch {
-	case own && begin.IsZero(): // whose checks of a lifetime may be archived
-		return ErrGrantOwnCheck
-	case own, len(met) > 0 && len(keys) > 1: // whoever has other keys may have had other names
+	own := func(c *spend.Check) bool {
+		return v.isOf(by, spend.FoldName(c.KeyID)) || by.Shares(audit.Party{KeyID: c.KeyID, Principal: c.Principal, Owner: c.Owner})
+	}
+	if slices.ContainsFunc(met, func(principal string) bool { return slices.Contains(names, spend.FoldName(principal)) }) {
+		if begin.IsZero() { // checks of a lifetime may be archived
+			return ErrGrantOwnCheck
+		}
 		counted := refused
 		counted.Refused = false
-		if err := a.refuseMet(ctx, counted, terms, func(c *spend.Check) []spend.Charge { return c.Charges }); err != nil {
+		err := a.refuseMet(ctx, counted, terms, func(c *spend.Check) []spend.Charge {
+			if !own(c) {
+				return nil
+			}
+			return c.Charges
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return a.refuseMet(ctx, refused, terms, func(c *spend.Check) []spend.Charge {
 		asks := c.Approval != nil && slices.ContainsFunc(c.Approval.Rules, func(r spend.EscalatedRule) bool { return r.RuleID == terms.RuleID })
-		if c.Decision.PolicyVersion < terms.Since || !asks && !c.Decision.LacksRoom() {
+		if c.Decision.PolicyVersion < terms.Since || !asks && !c.Decision.LacksRoom() || !own(c) {
 			return nil
 		}
 		return chargesOf(program, c, c.ID.Time())
 	})
+}
+
+// everOf returns the API keys that ever were a person's, and all names that these had, folded.
+func (a *Authorizer) everOf(ctx context.Context, by audit.Party) (keys, names []string, err error) {
+	parties, err := a.store.KeyParties(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: cannot read who keys were: %w", ErrUnavailable, err)
+	}
+	keys = []string{by.KeyID}
+	for _, p := range parties {
+		if p.Shares(by) && !slices.Contains(keys, p.KeyID) {
+			keys = append(keys, p.KeyID)
+		}
+	}
+	names = namesOf(by)
+	for _, p := range parties {
+		if slices.Contains(keys, p.KeyID) {
+			names = append(names, namesOf(p)...)
+		}
+	}
+	return keys, names, nil
 }
 
 // refuseMet refuses a grant to a counter that a selected check met by its charges.

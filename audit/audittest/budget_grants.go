@@ -149,10 +149,7 @@ func askedBy(t *testing.T, s Subject) {
 		change(c)
 		return c
 	}
-	by := []*spend.Check{
-		charged(asked(func(c *spend.Check) { c.KeyID = "key_1" })), asked(func(c *spend.Check) { c.Principal = "ann" }),
-		asked(func(c *spend.Check) { c.Owner = "ann@example.com" }),
-	}
+	by := []*spend.Check{charged(asked(func(c *spend.Check) { c.KeyID = "key_1" }))}
 	refused := blocked(asked(func(c *spend.Check) { c.KeyID = "key_2" }))
 	mustCommit(t, s, append(by, charged(asked(func(*spend.Check) {})), refused)...)
 	met, err := s.CounterPrincipals(ctx, spend.CounterID("refunds", "daily", 1, "[]"))
@@ -160,11 +157,11 @@ func askedBy(t *testing.T, s Subject) {
 		t.Errorf("the counter met %q, %v", met, err)
 	}
 	q := audit.AskedQuery{
-		PolicyID: by[0].Action.PolicyID, KeyIDs: []string{"key_1", "key_2"}, Principal: "ann", Owner: "ann@example.com", Before: audit.MaxID(),
+		PolicyID: by[0].Action.PolicyID, KeyIDs: []string{"key_1", "key_2"}, Before: audit.MaxID(),
 		From: audit.FirstID(now().Add(-time.Hour).UnixMilli()), Limit: 9,
 	}
 	all, err := s.AskedBy(ctx, q)
-	if err != nil || len(all) != 4 || all[0].Compare(all[3]) < 0 {
+	if err != nil || len(all) != 2 || all[0].Compare(all[1]) < 0 {
 		t.Errorf("asked for %v, %v", all, err)
 	}
 	q.Refused = true

@@ -440,6 +440,7 @@ CREATE TABLE changes (
 
 CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
+CREATE INDEX changes_of_keys ON changes (seq) WHERE kind IN ('key.created', 'key.changed');
 CREATE INDEX changes_grants ON changes (seq) WHERE kind LIKE 'grant.%';
 CREATE INDEX changes_events ON changes (seq) WHERE kind = 'events.removed';
 

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -26,12 +25,21 @@ func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, er
 	w.and(id+" >= ", q.From)
 	w.and(id+" < ", q.Before)
 	w.and("policy_id = ", q.PolicyID)
-	keys := where{args: w.args}
-	keys.in("key_id", q.KeyIDs)
-	w.args = keys.args
-	w.text += " AND (principal = " + w.arg(q.Principal) + " OR owner = " + w.arg(q.Owner) +
-		strings.Replace(keys.text, " AND ", " OR ", 1) + ")"
-	return list(ctx, s, "cannot list the checks of a person", func(row Row) (found spend.ID, err error) {
+	w.in("key_id", q.KeyIDs)
+	return list(ctx, s, "cannot list the checks of API keys", func(row Row) (found spend.ID, err error) {
 		return found, row.Scan(&found)
 	}, "SELECT "+id+" FROM "+from+w.String()+fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", id, q.Limit), w.args...)
+}
+
+// KeyParties implements audit.Keys.
+func (s *Store) KeyParties(ctx context.Context) ([]audit.Party, error) {
+	return list(ctx, s, "cannot read who keys were", func(row Row) (p audit.Party, err error) {
+		var details string
+		if err := row.Scan(&p.KeyID, &details); err != nil {
+			return p, err
+		}
+		g, err := spend.ParseGrants(details)
+		p.Principal, p.Owner = g.Principal, g.Owner
+		return p, err
+	}, "SELECT subject, details FROM changes WHERE kind IN ('key.created', 'key.changed')")
 }
