@@ -266,7 +266,8 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 		return ApprovalDecisionResult(a.Status)
 	case slices.ContainsFunc(a.Decisions, approved):
 		return DecisionAgain
-	case d.Approves && !a.BroughtForward(d.Groups): // so each approval is needed, and without it somebody is missing (S92)
+	// So each approval is needed, and without it somebody is missing (S92). Where nobody is, the status was read before the decisions.
+	case d.Approves && a.Missing().People() > 0 && !a.BroughtForward(d.Groups):
 		return DecisionNoGroup
 	}
 	return DecisionRecorded

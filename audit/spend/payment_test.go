@@ -32,7 +32,7 @@ func TestRounds(t *testing.T) {
 		t.Error("a check that was not executed ends the round")
 	}
 	says(first, Executed, 90*time.Minute)
-	if over := began.Add(2*time.Hour + time.Minute); !p.Over(over) || p.Over(over.Add(-time.Second)) {
+	if over := began.Add(2*time.Hour + 90*time.Minute); !p.Over(over) || p.Over(over.Add(-time.Second)) {
 		t.Errorf("the round is over by %+v", p.Executions)
 	}
 	if next := asks(0); next.Payment.Round != 1 || p.Shown() != next.ID {

@@ -73,7 +73,7 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	for _, bypass := range [][2]string{{"/v1/policies", post("")}, {path + "/promote", ""}} {
 		message := refused("POST", bypass[0], bypass[1], 409, "change_needs_approval", ann, "If-Match: 2")
 		if !strings.Contains(message, hash()) || !strings.Contains(message, "POST "+path+"/approve") ||
-			!strings.Contains(message, `lacks 1 of 1 (1 of "risk")`) {
+			!strings.Contains(message, `lacks 1 of 1 people (1 of "risk")`) {
 			t.Error(message)
 		}
 	}
