@@ -189,7 +189,7 @@ const (
 	DecisionAgain    ApprovalDecisionResult = "again" // by another key of somebody who approved already (S62)
 
 	DecisionAuthor  ApprovalDecisionResult = "author"   // by the author of the version, who is excluded (S79)
-	DecisionNoGroup ApprovalDecisionResult = "no group" // by a person outside the groups that are asked, or of whom nobody is missing (S79)
+	DecisionNoGroup ApprovalDecisionResult = "no group" // by a person outside the groups that are asked (S79)
 )
 
 // ApprovalError refuses the use, or the withdrawal, of an approval. Nothing was written.
@@ -266,9 +266,6 @@ func (a *Approval) Takes(d ApprovalDecisionRequest) ApprovalDecisionResult {
 		return ApprovalDecisionResult(a.Status)
 	case slices.ContainsFunc(a.Decisions, approved):
 		return DecisionAgain
-	// So each approval is needed, and without it somebody is missing (S92). Where nobody is, the status was read before the decisions.
-	case d.Approves && a.Missing().People() > 0 && !a.BroughtForward(d.Groups):
-		return DecisionNoGroup
 	}
 	return DecisionRecorded
 }

@@ -85,9 +85,10 @@ func (m *matching) broughtForward(asked *spend.ApprovalRequest, groups []string)
 	return lessOfGroups+lessAnybody < ofGroups+anybody
 }
 
-// BroughtForward reports whether the approval of a person with these groups makes fewer people missing.
+// BroughtForward reports whether the approval of a person with these groups makes fewer people missing, or completes what nobody is
+// missing of since another approval counts no more.
 func (a *Approval) BroughtForward(groups []string) bool {
-	return a.matched().broughtForward(a.Check.Approval, groups)
+	return a.Missing().People() == 0 || a.matched().broughtForward(a.Check.Approval, groups)
 }
 
 // matched matches the people who approved with the groups.

@@ -318,7 +318,9 @@ func (v *verifier) rule(a *ApprovalRow, said asking, rulings []ruling) (r ruled)
 		case !r.approvedAt.IsZero(), slices.ContainsFunc(r.counted, func(d ruling) bool { return d.by.Shares(c.by) }):
 			wrong = "it is one more than was taken for"
 		default:
-			wrong = r.approve(a, said, c)
+			if !r.approve(a, said, c) {
+				wrong = "it does not say rightly whether it completes"
+			}
 		}
 		if wrong != "" {
 			v.tally.find(Inserted, changeName(c.seq), "%s %s", wrong, name)

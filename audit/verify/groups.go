@@ -20,17 +20,14 @@ func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
 	return author
 }
 
-// approve counts an approval. It returns what is wrong with it: nobody was missing of its groups, or its claim to complete the
-// request does not follow from the approvals that count and their groups; if these cannot be read, from their number.
-func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) (wrong string) {
+// approve counts an approval. It reports whether its claim to complete the request follows from the
+// approvals that count and their groups; if these cannot be read, from their number.
+func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) bool {
 	completes := c.completes && int64(len(r.counted))+1 >= a.Required
 	if said.asks != nil {
 		so := audit.Approval{Check: &spend.Check{Approval: said.asks}}
 		for i := range r.counted {
 			so.Decisions = append(so.Decisions, audit.ApprovalDecision{Approves: true, Groups: r.counted[i].groups})
-		}
-		if !so.BroughtForward(c.groups) {
-			return "it is one more of its groups than was taken for"
 		}
 		completes = so.Completes(audit.ApprovalDecisionRequest{Approves: true, Groups: c.groups})
 	}
@@ -38,10 +35,7 @@ func (r *ruled) approve(a *ApprovalRow, said asking, c ruling) (wrong string) {
 	if completes {
 		r.approvedAt = c.at
 	}
-	if c.completes != completes {
-		return "it does not say rightly whether it completes"
-	}
-	return ""
+	return c.completes == completes
 }
 
 // excludes reports whether the decider wrote the version, or its draft, and is excluded for that.

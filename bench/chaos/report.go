@@ -116,7 +116,7 @@ func summary(h *judge.History) string {
 		}
 		fmt.Fprintf(&text, "%s: %d", name, statuses[status])
 	}
-	fmt.Fprintf(&text, "); %d checks recorded, %d passed the guard, %d blocked by %d freezes; %d versions of payments; %d of policies\nfaults:",
+	fmt.Fprintf(&text, "); %d checks recorded, %d passed the guard, %d blocked by %d freezes; %d of payments and %d of policies\nfaults:",
 		len(h.Rows), passed, frozen, freezes, len(h.Payments), len(h.Policies))
 	for i, f := range slices.SortedFunc(slices.Values(h.Faults), func(a, b judge.Fault) int { return cmp.Compare(a.From, b.From) }) {
 		if i > 0 {

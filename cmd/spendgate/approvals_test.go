@@ -74,7 +74,7 @@ func TestApprovalsShow(t *testing.T) {
 	n.check(t, "GET /v1/approvals/apr_1 svc ", "GET /v1/approvals/apr_1 svc ")
 }
 
-// An approval that is asked of a group says how many of its people are missing.
+// The approval of somebody whose group has enough people is recorded and does not count.
 func TestApprovalsShowOfGroups(t *testing.T) {
 	asked := strings.Replace(approvalIs("pending"), `"required":2`,
 		`"required":2,"missing":2,"from":[{"group":"ops","required":2,"missing":2}]`, 1)

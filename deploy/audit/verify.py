@@ -999,16 +999,14 @@ class Verifier:
                     ended = True
                     continue
                 elif approved is None and not any(names & other[0] for other in counted):
-                    completes, people = said.get("completes", False), [c[1] for c in counted]
-                    enough = len(people) + 1 >= required and (bool(asks) or completes)
-                    lacks, still = (missing_of(wanted, anybody, p) if wanted else 1 for p in (people, [*people, of]))
+                    counted.append((names, of, fields[5] or b"", number))
+                    completes = said.get("completes", False)
+                    enough = len(counted) >= required and (bool(asks) or completes)
                     if wanted:
-                        enough = still == 0
-                    if not wanted or still < lacks:
-                        counted.append((names, of, fields[5] or b"", number))
-                        approved = at if enough else None
-                        if completes == enough:
-                            continue
+                        enough = missing_of(wanted, anybody, [c[1] for c in counted]) == 0
+                    approved = at if enough else None
+                    if completes == enough:
+                        continue
                 self.find("inserted", f"change {number} of the configuration")
             uses = self.uses.pop(a, [])
             if used_by and used_by not in [check for check, *_ in uses] and int.from_bytes(used_by[:6], "big") // 86400000 not in self.days:

@@ -46,7 +46,8 @@ func lists(t *testing.T, c *client.Client) {
 	for _, q := range []client.CheckQuery{
 		{Counterparty: "c", AgentID: "l"},
 		{AgentID: "l", Counterparty: "c", Principal: got[1].Principal, AmountFrom: "1.5", AmountTo: "1.5"},
-		{IdempotencyKey: "listed"}, {ActionType: client.Credit, IdempotencyKey: "listed"},
+		{IdempotencyKey: "listed"},
+		{ActionType: client.Credit, IdempotencyKey: "listed"},
 	} {
 		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID {
 			t.Errorf("%+v: %+v, %v", q, page, err)

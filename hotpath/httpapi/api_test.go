@@ -243,7 +243,7 @@ func TestErrorTable(t *testing.T) {
 	f(&hotpath.KeyReusedError{}, 422, codeValidation, "")
 	for refused, says := range map[error]string{
 		&hotpath.KeyReusedError{}: "or give another action a key of its own",
-		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome), Report: true}: "only its redeemer reports",
+		&hotpath.AlreadyRedeemedError{By: new(spend.Outcome), Report: true}: "only the redeemer reports its outcome",
 	} {
 		s.fake.workErr = refused
 		if a := s.do("POST", "/v1/checks", plainCheck); !strings.Contains(a.body, says) {

@@ -107,6 +107,9 @@ func missingFrom(a *audit.Approval) string {
 	if lacks.Anybody > 0 {
 		each = append(each, strconv.Itoa(lacks.Anybody)+" of anybody")
 	}
+	if each == nil { // one that completed it counts no more, and those that remain suffice
+		return ": one more approval, of any of its groups, completes it"
+	}
 	return ": missing are " + strings.Join(each, " and ")
 }
 

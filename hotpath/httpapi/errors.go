@@ -119,7 +119,7 @@ var refusals = [...]struct {
 			"somebody else must approve, too",
 	}},
 	{hotpath.NotRecordedError{Why: audit.DecisionNoGroup}, &refusal{
-		403, codeNotAnApprover, "the API key is in none of the groups whose people must still approve this; nothing is recorded",
+		403, codeNotAnApprover, "the API key is in none of the groups whose people must approve this; nothing is recorded",
 	}},
 	{hotpath.NotRecordedError{Why: audit.DecisionAuthor}, &refusal{
 		403, codeNotAnApprover, "the author of the version that escalated cannot decide this; nothing is recorded",
