@@ -283,7 +283,8 @@ func TestGrantRefused(t *testing.T) {
 		f.checkBy(hotpath.KeyCaller([]byte(raw)), 0, f.spending("g", "1", "lent", "c"))
 		_, _, err = f.nodes[0].UpdateKey(t.Context(), audit.Actor{}, lent.ID, named(spend.Grants{Owner: "carol"}, spend.MemberOwner))
 		must.Do(t, err)
-		if err := try(p, func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(`"lent"`) }); !errors.Is(err, hotpath.ErrGrantOwnCheck) {
+		err = try(p, func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(`"lent"`) })
+		if !errors.Is(err, hotpath.ErrGrantOwnCheck) {
 			t.Errorf("a check of a key that had another owner: %v", err)
 		}
 		// Also one that the budget escalates, whatever escalates before it, but none of another counter that the rule was before.
