@@ -109,6 +109,9 @@ func (a *Authorizer) Grant(
 
 // newGrant returns the terms of a grant that the caller may make.
 func (a *Authorizer) newGrant(ctx context.Context, v *view, access Access, asked *GrantAsked) (*audit.GrantTerms, error) {
+	if err := access.mayGrant(); err != nil { // since it was admitted
+		return nil, err
+	}
 	program, err := a.catalog.program(asked.PolicyID)
 	if err != nil {
 		return nil, err

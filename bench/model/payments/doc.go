@@ -3,9 +3,10 @@
 // every fault between two of them, within small bounds.
 //
 // There is one payment of the callers, with checks, approvals and rounds, and one payment of an executor who redeems
-// by id. The row's version is a number only where the payment can be removed: whoever read the row knows whether it changed
-// since. A node reads, decides and commits; nothing else carries safety, so that Redis, claims and fingerprints are left out. A request lives
-// on without its node, its caller, and its answer: that is a crash, a late delivery, or a lost commit.
+// by id. The row's version is a number only where the payment can be removed: whoever read the row knows whether it
+// changed since. A node reads, decides and commits; nothing else carries safety, so that Redis, claims and
+// fingerprints are left out. A request lives on without its node, its caller, and its answer: that is a crash, a late
+// delivery, or a lost commit.
 //
 // The promises are those of promises.go, and:
 //
