@@ -238,7 +238,7 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 	return ids
 }
 
-// AskedQuery selects the checks of a policy that one person asked for: with one of these keys, or as that principal or owner.
+// AskedQuery selects the checks of a policy that were asked for with one of these keys.
 type AskedQuery struct {
 	PolicyID     string
 	Refused      bool // only blocked and escalated ones

@@ -88,7 +88,7 @@ func (r *GrantRecord) Counts(by *Release, stops int64, at time.Time) bool {
 	return k.Active && k.GranterSince <= by.Seq && mayGrant(&k.Grants, at)
 }
 
-// Person is who granted, or approved: as recorded then, and behind a key who it was at a stop.
+// Person is who granted, or approved: as recorded then, and behind a key who it was at a stop, or is now.
 type Person [2]Party
 
 // Shares reports whether the same person may be behind both (S62).

@@ -53,8 +53,7 @@ type Key struct {
 func (k *Key) MayGrant(at time.Time) bool { return k.Active && mayGrant(&k.Grants, at) }
 
 func mayGrant(g *spend.Grants, at time.Time) bool {
-	return g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil &&
-		(g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt))
+	return g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil && !g.Expired(at)
 }
 
 // MayDecide reports whether an approval of a check counts that the key gave (S92).
@@ -64,7 +63,7 @@ func (k *Key) MayDecide(asked *spend.Check, at time.Time) bool {
 
 // MayStillDecide reports whether who has these grants may decide about an approval of an agent under a policy.
 func MayStillDecide(g *spend.Grants, policyID, agentID string, at time.Time) bool {
-	return g.Permitted().Has(spend.ApprovalsDecide) && (g.ExpiresAt.IsZero() || at.Before(g.ExpiresAt)) &&
+	return g.Permitted().Has(spend.ApprovalsDecide) && !g.Expired(at) &&
 		(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, policyID)) && (g.AgentIDs == nil || slices.Contains(g.AgentIDs, agentID))
 }
 

@@ -50,22 +50,17 @@ func ApproverOf(k *Key, policyID string, now time.Time) *Approver {
 	keyID := k.ID.Text(spend.PrefixKey)
 	return &Approver{
 		Party: Party{KeyID: keyID, Principal: cmp.Or(g.Principal, keyID), Owner: g.Owner}, Groups: g.Groups,
-		Decides: k.Active && (g.ExpiresAt.IsZero() || now.Before(g.ExpiresAt)) && g.Permitted().Has(spend.ApprovalsDecide) &&
+		Decides: k.Active && !g.Expired(now) && g.Permitted().Has(spend.ApprovalsDecide) &&
 			(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, policyID)),
 	}
 }
 
-// people returns the parties of the key, as recorded then and as they are now.
-func (a *DraftDecision) people() []Party {
+// person is who approved.
+func (a *DraftDecision) person() Person {
 	if a.Now == nil {
-		return []Party{a.By}
+		return Person{a.By, a.By}
 	}
-	return []Party{a.By, a.Now.Party}
-}
-
-// isOf reports whether one of these parties may be behind the approval.
-func (a *DraftDecision) isOf(others ...Party) bool {
-	return slices.ContainsFunc(a.people(), func(p Party) bool { return slices.ContainsFunc(others, p.Shares) })
+	return Person{a.By, a.Now.Party}
 }
 
 // stands reports whether the approval counts for a promotion that drops these budgets,
@@ -76,7 +71,7 @@ func (a *DraftDecision) stands(r *Review, drop []string) bool {
 			return false
 		}
 	}
-	return a.Version == r.Version && (a.Now == nil || a.Now.Decides) && !a.isOf(r.Author, r.AuthorNow)
+	return a.Version == r.Version && (a.Now == nil || a.Now.Decides) && !a.person().Shares(Person{r.Author, r.AuthorNow})
 }
 
 // groups returns the groups that the key had then and has now.
@@ -100,7 +95,7 @@ func (r *Review) Counted(drop []string) (counted []*DraftDecision) {
 	}
 	for i := range slices.Backward(r.Approvals) {
 		a := &r.Approvals[i]
-		same := func(b *DraftDecision) bool { return b.isOf(a.people()...) }
+		same := func(b *DraftDecision) bool { return b.person().Shares(a.person()) }
 		if a.stands(r, drop) && !slices.ContainsFunc(counted, same) {
 			counted = append(counted, a)
 		}
@@ -191,7 +186,7 @@ func (r *Review) Takes(d *DraftDecisionRequest) ApprovalDecisionResult {
 	}
 	for _, a := range r.Counted(nil) {
 		if a.By.KeyID != by.KeyID && !spend.SameName(a.By.Principal, by.Principal) {
-			if a.isOf(by) {
+			if a.person().Shares(Person{by, by}) {
 				return DecisionAgain
 			}
 			continue

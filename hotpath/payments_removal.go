@@ -26,10 +26,8 @@ func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (fail
 				return err
 			}
 			failed = errors.Join(failed, err)
-			select {
-			case <-ctx.Done():
+			if ctx.Err() != nil {
 				return ctx.Err()
-			case <-time.After(removalPause):
 			}
 		}
 		return nil
@@ -59,6 +57,12 @@ func (a *Authorizer) removeEnded(ctx context.Context, some []spend.Hash, before 
 	if ended == nil {
 		return nil
 	}
-	_, err = a.store.RemovePayments(ctx, ended, before)
-	return err
+	if _, err = a.store.RemovePayments(ctx, ended, before); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(removalPause):
+	}
+	return nil
 }

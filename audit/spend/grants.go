@@ -50,6 +50,9 @@ func (g *Grants) Permitted() Scopes {
 	return Full.Scopes()
 }
 
+// Expired reports whether the key has expired at a time.
+func (g *Grants) Expired(at time.Time) bool { return !g.ExpiresAt.IsZero() && !at.Before(g.ExpiresAt) }
+
 // Namespace returns the namespace that the idempotency keys of the API key have
 // (S59): by its principal, folded; empty, the one that all such keys share, when the
 // grants say nothing, or only groups and when the key expires.
