@@ -11,8 +11,7 @@ import (
 )
 
 // What a build's name may end in: its policies all have a budget for each agent (S34), each check is
-// of a payment and redeemed in the same request (S84), or so many freezes are active that cover none (S87), which concern the
-// node alone.
+// of a payment and redeemed in the same request (S84), or so many freezes are active that cover none (S87).
 const (
 	budgets  = "+budgets"
 	payments = "+payments"

@@ -101,7 +101,7 @@ func (m *measurement) measure(ctx context.Context, build string) (c cost, err er
 	if err := t.prepare(ctx); err != nil {
 		return c, err
 	}
-	if c.node, err = t.countNode(ctx); err != nil || t.frozen { // a commit compares one number, whatever is frozen
+	if c.node, err = t.countNode(ctx); err != nil {
 		return c, err
 	}
 	c.postgres, err = t.countPostgres(ctx)
