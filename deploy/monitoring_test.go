@@ -117,7 +117,7 @@ func TestDashboard(t *testing.T) {
 }
 
 // Every alert links to a section of the runbook with its name and there is no other such section.
-// Each section says what the alert means, where to look and what to do.
+// Each section says where to look and what to do, and what the alert means where its summary leaves that open.
 func TestAlertsHaveSections(t *testing.T) {
 	page := must.Get(os.ReadFile("../docs/operate/runbook.md"))(t)
 	sections := make(map[string]string)
@@ -134,9 +134,9 @@ func TestAlertsHaveSections(t *testing.T) {
 			continue
 		}
 		alerts[r.Alert] = true
-		for _, part := range []string{"\n- **Means**: ", "\n- **Look**: ", "\n- **Do**: "} {
-			if strings.Count(sections[r.Alert], part) != 1 {
-				t.Errorf("runbook.md: the section %s has not one %q", r.Alert, part)
+		for part, least := range map[string]int{"\n- **Means**: ": 0, "\n- **Look**: ": 1, "\n- **Do**: ": 1} {
+			if n := strings.Count(sections[r.Alert], part); n < least || n > 1 {
+				t.Errorf("runbook.md: the section %s has %d of %q", r.Alert, n, part)
 			}
 		}
 		if want := "docs/operate/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want {
