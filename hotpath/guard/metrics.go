@@ -23,7 +23,7 @@ func newMetrics(reg prometheus.Registerer, windows *atomic.Pointer[marker]) *met
 	m := &metrics{
 		waits:     counter("waits_total", "Checks that waited for another check's claim."),
 		takeovers: counter("takeovers_total", "Claims taken over from a check that will never be recorded."),
-		fences:    counter("fences_total", "Node incarnations fenced."),
+		fences:    counter("fences_total", "Nodes fenced: they died, hung or lost a connection in a commit, and are cut off from the database."),
 		epochs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "spendgate", Subsystem: "guard", Name: "epochs_total",
 			Help: "Epochs of Redis' windows begun (how=started) or taken from another node (how=adopted).",
