@@ -326,7 +326,7 @@ func TestWaitersOfOneKey(t *testing.T) {
 }
 
 // A use that fails leaves the name to the check that asked (F78), and a voided one
-// has used its approval (F80, F83).
+// has used its approval (F83).
 func TestFailedUseLeavesItsHolder(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 2)

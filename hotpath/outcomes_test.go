@@ -51,7 +51,7 @@ func (f *fleet) release(node int, of outcome) {
 }
 
 // S40: a voided or failed check frees its action at once on every node, whatever nodes remember,
-// also while windows are being loaded into Redis; once (F67, F69, F70).
+// also while windows are being loaded into Redis; once (F69, F70).
 func TestReleasedActionIsFree(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		for i, lost := range []string{"", "before", "between", "after"} {

@@ -206,7 +206,7 @@ func (f *fleet) mends(what string, action spend.Action, first outcome) {
 	}
 }
 
-// One caller's spoilt counter fails nobody else's check in the same batches (F58).
+// One caller's spoilt counter fails nobody else's check in the same batches.
 func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "spoilt", RateLimitRPM: 1000})

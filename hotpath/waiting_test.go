@@ -295,7 +295,7 @@ func TestReclaimedUseIsRefusedInTime(t *testing.T) {
 }
 
 // One key, one fingerprint, one node: A owns k and waits for an f that B has
-// let go, while B waits for A's k. Neither may wait for the other (F24).
+// let go, while B waits for A's k. Neither may wait for the other.
 func TestNoWaitingCycle(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)

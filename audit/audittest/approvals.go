@@ -69,7 +69,7 @@ func mustRefuse(t *testing.T, s Subject, c *spend.Check, want audit.ApprovalErro
 	}
 }
 
-// approvalStates: an approval is pending, then approved, then used once, by exactly this action (F75).
+// approvalStates: an approval is pending, then approved, then used once, by exactly this action.
 func approvalStates(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 2)
@@ -137,7 +137,7 @@ func approvalStates(t *testing.T, s Subject) {
 }
 
 // approvalSeparation: the requester never decides, nor does anybody on the requester's behalf
-// (S44, F75).
+// (S44).
 func approvalSeparation(t *testing.T, s Subject) {
 	f := fence(t, s)
 	asked := asking(f, 1)
@@ -266,7 +266,7 @@ func approvalPartyRace(t *testing.T, s Subject) {
 	}
 }
 
-// approvalUseRace lets many checks use one approval while people decide (F72, F73, F74).
+// approvalUseRace lets many checks use one approval while people decide (F72, F73).
 func approvalUseRace(t *testing.T, s Subject) {
 	for round := range 5 {
 		asked := asking(fence(t, s), 2)

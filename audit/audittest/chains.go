@@ -14,7 +14,7 @@ import (
 	"spendgate/audit/spend"
 )
 
-// batchOfEachCommit: each successful commit has a batch, and no failed one has (F35).
+// batchOfEachCommit: each successful commit has a batch, and no failed one has.
 func batchOfEachCommit(t *testing.T, s Subject) {
 	ctx := t.Context()
 	batches := func() int { return s.Count(t, "SELECT count(*) FROM batches") }

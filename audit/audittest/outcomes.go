@@ -152,7 +152,7 @@ func outcomesAreReportedOnce(t *testing.T, s Subject) {
 }
 
 // outcomesCorrectCounters: reports correct the window and the bucket in which the check counted, if
-// these still exist (F66).
+// these still exist.
 func outcomesCorrectCounters(t *testing.T, s Subject) {
 	f := fence(t, s)
 	earlier(t, s, f)

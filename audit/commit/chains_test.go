@@ -46,7 +46,7 @@ func (s *trail) chains(t *testing.T) map[spend.ID]int64 {
 }
 
 // A commit that certainly failed leaves no trace in the chain, and batches that are committed again
-// in smaller ones are linked as recorded (F35, F36).
+// in smaller ones are linked as recorded.
 func TestChainFollowsWhatWasRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: time.Millisecond}

@@ -289,7 +289,7 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
-// G11: Close finishes queued checks and refuses later ones (F39).
+// G11: Close finishes queued checks and refuses later ones.
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{takes: 10 * time.Millisecond}

@@ -69,7 +69,7 @@ func TestSearchPathMissing(t *testing.T) {
 }
 
 // TestPartitions commits to days without a partition, and makes partitions while commits continue.
-// Partitions made later are immutable, too (F13).
+// Partitions made later are immutable, too.
 func TestPartitions(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, migrated(t), true)
@@ -176,7 +176,7 @@ func count(t *testing.T, s *Store, table string) (rows int) {
 }
 
 // TestHorizon shows that look-ups of passes touch the partitions of the
-// longest window only, and grow with it (F13).
+// longest window only, and grow with it.
 func TestHorizon(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, migrated(t), true)

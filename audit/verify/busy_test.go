@@ -11,7 +11,7 @@ import (
 
 // TestWhileNodesWrite finds nothing while commits go on in many chains, policies
 // come and checkpoints are signed: a reading is of one moment, and the file is
-// read as it was before (F42).
+// read as it was before.
 func TestWhileNodesWrite(t *testing.T) {
 	tr := newTrail(t)
 	const rounds, timesARound = 8, 30

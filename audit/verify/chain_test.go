@@ -46,7 +46,7 @@ func (tr *trail) forget(chainID spend.ID, from int64) {
 	tr.exec("DELETE FROM batches WHERE chain_id = '%s' AND seq >= %d", chainID.Text(""), from)
 }
 
-// TestTamperedBatches changes the batches themselves (F40, F41, G8).
+// TestTamperedBatches changes the batches themselves (F40, G8).
 func TestTamperedBatches(t *testing.T) {
 	t.Parallel()
 	whole := newTrail(t)

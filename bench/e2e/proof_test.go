@@ -22,7 +22,7 @@ func (s *suite) prove(t *testing.T) (code int, output string) {
 	return code, output
 }
 
-// G8, F37: a node is killed in the middle of a commit, others go on, and after all
+// G8: a node is killed in the middle of a commit, others go on, and after all
 // faults of this suite, under load, the trail verifies. Then a row is changed, and
 // the verifier names it.
 func (s *suite) trailIsProved(t *testing.T) {

@@ -1,5 +1,5 @@
 // Command measure measures spendgate. Each measurement is a subcommand with flags of its own, which starts
-// the servers that it needs; docs/internals/bench.md says what each is for.
+// the servers that it needs; `make` lists what each is for.
 //
 //	measure system -rounds 5
 package main

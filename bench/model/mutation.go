@@ -38,17 +38,17 @@ const (
 	JoinsEarlierLoad                      // F12: a load that began earlier is joined
 	RaiseNotConfirmed                     // F27: 201 without asking whether the epoch is the store's
 	RaiseOnCopy                           // F27: 201 although another server wrote the marker
-	CountersReadBeforeCommit              // F59: the node reads a counter, and the commit takes without a condition
-	CountersInAnotherTransaction          // F60: charges are taken before the check's own transaction
-	PartlyTaken                           // F60: a refused check keeps what it took from other counters
+	CountersReadBeforeCommit              // the node reads a counter, and the commit takes without a condition
+	CountersInAnotherTransaction          // charges are taken before the check's own transaction
+	PartlyTaken                           // a refused check keeps what it took from other counters
 	RefusedAllowed                        // F61: a refused check is committed as an allow without a condition
 	RefusedForOthers                      // F62: a check is refused for what others of its batch would take
 	HintTrusted                           // F63: what a node remembers as exhausted blocks
 	ReleasedAgain                         // F64: a second report gives back again
 	PendingReleases                       // F65: a report by a key that may not release gives back
 	PendingLocksOut                       // F65: such a report is the only one that is taken
-	ReleasedInThisPeriod                  // F66: what is given back goes to the window in force
-	ReleaseDeletesName                    // F67: a release deletes whatever holds the name in Redis
+	ReleasedInThisPeriod                  // what is given back goes to the window in force
+	ReleaseDeletesName                    // a release deletes whatever holds the name in Redis
 	ReleaseDeletesClaim                   // F68: a release deletes the released check's claim in Redis
 	ReleasedTakenAsAged                   // F68: a released holder is succeeded as one that has aged out
 	ReleasedTakenTrusted                  // F68: a claim that took one over is released before the store was asked
@@ -81,7 +81,7 @@ const (
 	ApprovedPassesAllowed                 // F78: a use passes an allowed holder
 	PassedHolderGivenBack                 // F79: a use gives back a name whose pass it would pass
 	AllowedPassHidden                     // F79: a holder that was not allowed hides an allowed pass from a use
-	ReleaseUnuses                         // F80: a voided check gives its approval back
+	ReleaseUnuses                         // a voided check gives its approval back
 	ExceededHolds                         // F87: a block as exceeded is met like a pass
 	ExceededForgetsHolder                 // F88: a block as exceeded releases the name of the pass that it succeeded
 	AgainPassesWaiting                    // F89: judge_again passes an escalated holder

@@ -187,7 +187,7 @@ func (g *Guard) claim(ctx context.Context, at *Attempt) (ClaimResult, error) {
 	}
 }
 
-// decide takes the states of an attempt, as docs/internals/protocol.md has them, in order.
+// decide takes the states of an attempt in order.
 func (g *Guard) decide(ctx context.Context, at *Attempt, reading Reading) (s step, err error) {
 	ctx, cancel := at.inTime(ctx)
 	defer cancel()

@@ -1,7 +1,6 @@
 // Package guard decides who may record a check: one per idempotency key, one
-// per fingerprint and window, over all nodes (G2, G3). docs/internals/protocol.md describes how,
-// with the states of an attempt and the interleavings that the F numbers name;
-// package model searches them exhaustively, and package sim plays them.
+// per fingerprint and window, over all nodes (G2, G3). docs/internals/protocol.md describes how, with the
+// interleavings that the F numbers name; package model searches them exhaustively, and package sim plays them.
 //
 // # Who is authoritative
 //

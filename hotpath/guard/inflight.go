@@ -57,7 +57,7 @@ func (f *inFlight) resolveAll(at *Attempt, check *spend.Check) {
 }
 
 // abandon resolves one claim that was released while its attempt continues: requests that wait for it
-// must not wait for what the attempt now waits for (F24).
+// must not wait for what the attempt now waits for.
 func (f *inFlight) abandon(id spend.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -144,7 +144,7 @@ func TestUnexpectedReplies(t *testing.T) {
 	}
 }
 
-// A wrong type of value is a fault of its own command only: the other commands are answered (F58).
+// A wrong type of value is a fault of its own command only: the other commands are answered.
 func TestOddValuesAreOneCommandsFault(t *testing.T) {
 	p := batch(4)
 	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
