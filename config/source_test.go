@@ -23,7 +23,7 @@ func TestSettingsAreGiven(t *testing.T) {
 
 // TestSettingsAreUsed finds a field that no command reads. Commands have their settings in a variable c.
 func TestSettingsAreUsed(t *testing.T) {
-	commands := textOf(t, "../cmd/spendgate", false)
+	commands := textOf(t, "../cmd/spendgate", false) + textOf(t, "../cmd/spendgate/*", false)
 	for _, of := range []any{Config{}, Tools{}, Gateway{}, Client{}} {
 		for field := range reflect.TypeOf(of).Fields() {
 			if !regexp.MustCompile(`\bc\.` + field.Name + `\b`).MatchString(commands) {

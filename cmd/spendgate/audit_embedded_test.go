@@ -14,6 +14,8 @@ import (
 	_ "modernc.org/sqlite" // to tamper with a record
 
 	"spendgate/bench/must"
+	"spendgate/cmd/spendgate/cli"
+	"spendgate/cmd/spendgate/cli/clitest"
 )
 
 // call sends a request and returns the answer, which has that status.
@@ -122,7 +124,7 @@ func tell(t *testing.T) *story {
 }
 
 // verify runs audit verify on the node's folder.
-func (n devNode) verify(t *testing.T) result {
+func (n devNode) verify(t *testing.T) clitest.Result {
 	t.Helper()
 	return runWith(t, nil, "", "audit", "verify", "--data-dir", n.folder)
 }
@@ -138,9 +140,9 @@ func TestVerifyEmbedded(t *testing.T) {
 	// takes nothing
 	s.call(t, eve, "POST", "/v1/checks",
 		`{"agent_id": "e", "policy_id": "e", "action_type": "refund", "amount": 20, "currency": "USD", "counterparty": "c"}`, 200)
-	s.verify(t).has(t, 0, "verified 9 checks, 5 outcomes and 4 violations", "clean as far as it can be told")
+	s.verify(t).Has(t, 0, "verified 9 checks, 5 outcomes and 4 violations", "clean as far as it can be told")
 
-	db, err := sql.Open("sqlite", filepath.Join(s.folder, storeFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
+	db, err := sql.Open("sqlite", filepath.Join(s.folder, cli.StoreFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,13 +187,13 @@ func TestVerifyEmbedded(t *testing.T) {
 		undo := s.open(t, db, c.table)
 		exec(c.tamper)
 		r := s.verify(t)
-		if r.code != 1 || !strings.Contains(r.stdout, c.finds) {
-			t.Errorf("%s: exit %d\n%s%s", c.tamper, r.code, r.stdout, r.stderr)
+		if r.Code != 1 || !strings.Contains(r.Stdout, c.finds) {
+			t.Errorf("%s: exit %d\n%s%s", c.tamper, r.Code, r.Stdout, r.Stderr)
 		}
 		undo()
 	}
 	exec("DROP TRIGGER checks_update")
-	s.verify(t).has(t, 1, "removed trigger checks_update on checks")
+	s.verify(t).Has(t, 1, "removed trigger checks_update on checks")
 }
 
 // open removes the triggers of a table, and returns a function that restores them and the table.

@@ -13,10 +13,14 @@ import (
 
 	"spendgate/audit/export"
 	"spendgate/bench/must"
+	"spendgate/cmd/spendgate/cli/clitest"
 )
 
+// manifestEnd is the end of the name of an export's manifest.
+const manifestEnd = ".manifest.json"
+
 // audit runs one of audit's commands on the node's folder.
-func (n devNode) audit(t *testing.T, args ...string) result {
+func (n devNode) audit(t *testing.T, args ...string) clitest.Result {
 	t.Helper()
 	return runWith(t, nil, "", append(append([]string{"audit"}, args...), "--data-dir", n.folder)...)
 }
@@ -28,13 +32,13 @@ func TestExport(t *testing.T) {
 	folder := t.TempDir()
 	for _, format := range []string{"csv", "jsonl"} {
 		file := filepath.Join(folder, "checks."+format)
-		s.audit(t, "export", "--format", format, "--out", file).check(t, 0, "", "")
+		s.audit(t, "export", "--format", format, "--out", file).Check(t, 0, "", "")
 		again := s.audit(t, "export", "--format", format)
-		first, manifest := s.read(t, file), s.read(t, file+manifestSuffix)
-		if again.code != 0 || again.stdout != first || again.stderr != manifest {
-			t.Errorf("%s: exit %d, other bytes the second time:\n%s%s", format, again.code, again.stdout, again.stderr)
+		first, manifest := s.read(t, file), s.read(t, file+manifestEnd)
+		if again.Code != 0 || again.Stdout != first || again.Stderr != manifest {
+			t.Errorf("%s: exit %d, other bytes the second time:\n%s%s", format, again.Code, again.Stdout, again.Stderr)
 		}
-		for _, name := range []string{file, file + manifestSuffix} {
+		for _, name := range []string{file, file + manifestEnd} {
 			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %v, %v", name, info.Mode(), err)
 			}
@@ -91,17 +95,17 @@ func TestExport(t *testing.T) {
 		!strings.Contains(table[s.checks["c-void"]]["reports"], `"status":"voided"`) {
 		t.Errorf("%v", table)
 	}
-	s.audit(t, "export", "--to", "2020-01-01").has(t, 0, "check_id,timestamp", `"checks": 0`)
+	s.audit(t, "export", "--to", "2020-01-01").Has(t, 0, "check_id,timestamp", `"checks": 0`)
 	for args, fault := range map[string]string{
 		"--format xls": "must be csv or jsonl", "--format jsonl --bom": "--bom goes with",
 		"--sample 5": "--sample and --seed go together", "--sample 0 --seed x": "--sample must be 1 to",
 		"--out x.csv --manifest ./x.csv":    "must be different files",
 		"--from 2026-03-02 --to 2026-03-01": "--from must not be later", "--check m --from 2026-03-01": "--check takes --from from the manifest",
 	} {
-		s.audit(t, append([]string{"export"}, strings.Fields(args)...)...).has(t, 2, fault)
+		s.audit(t, append([]string{"export"}, strings.Fields(args)...)...).Has(t, 2, fault)
 	}
 	missing := filepath.Join(folder, "not", "there.csv")
-	if r := s.audit(t, "export", "--out", missing); r.code != 1 {
+	if r := s.audit(t, "export", "--out", missing); r.Code != 1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -140,18 +144,18 @@ func TestExportOfASample(t *testing.T) {
 	var samples []string
 	for seed := range 8 {
 		r := s.audit(t, "export", "--sample", "3", "--seed", fmt.Sprint(seed))
-		r.has(t, 0, `"checks": 3`, `"population": 8`)
-		if again := s.audit(t, "export", "--sample", "3", "--seed", fmt.Sprint(seed)); again.stdout != r.stdout {
+		r.Has(t, 0, `"checks": 3`, `"population": 8`)
+		if again := s.audit(t, "export", "--sample", "3", "--seed", fmt.Sprint(seed)); again.Stdout != r.Stdout {
 			t.Error("another sample")
 		}
-		samples = append(samples, r.stdout)
+		samples = append(samples, r.Stdout)
 	}
 	if slices.Sort(samples); len(slices.Compact(samples)) < 2 {
 		t.Error("every seed chooses the same")
 	}
 	file := filepath.Join(t.TempDir(), "sample.csv")
-	s.audit(t, "export", "--sample", "3", "--seed", "x", "--out", file).check(t, 0, "", "")
-	s.audit(t, "export", "--check", file+manifestSuffix).has(t, 0, "3 checks are as the record has them")
+	s.audit(t, "export", "--sample", "3", "--seed", "x", "--out", file).Check(t, 0, "", "")
+	s.audit(t, "export", "--check", file+manifestEnd).Has(t, 0, "3 checks are as the record has them")
 }
 
 // Changes since the export are found: in the file, in the manifest, in both, and in the record.
@@ -159,12 +163,12 @@ func TestExportOfASample(t *testing.T) {
 func TestExportIsChecked(t *testing.T) {
 	s := tell(t)
 	file := filepath.Join(t.TempDir(), "checks.csv")
-	s.audit(t, "export", "--out", file).check(t, 0, "", "")
+	s.audit(t, "export", "--out", file).Check(t, 0, "", "")
 	s.ask(t, "c-later", "1", "")
 	s.report(t, s.gateway, "c-redeemed", `{"status": "failed", "supersedes": 1}`)
-	check := func() result { return s.audit(t, "export", "--check", file+manifestSuffix) }
-	check().has(t, 0, "8 checks are as the record has them up to the heads of the manifest; no checkpoint was given")
-	content, manifest := s.read(t, file), s.read(t, file+manifestSuffix)
+	check := func() clitest.Result { return s.audit(t, "export", "--check", file+manifestEnd) }
+	check().Has(t, 0, "8 checks are as the record has them up to the heads of the manifest; no checkpoint was given")
+	content, manifest := s.read(t, file), s.read(t, file+manifestEnd)
 	write := func(name, text string) {
 		t.Helper()
 		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
@@ -178,28 +182,28 @@ func TestExportIsChecked(t *testing.T) {
 	} {
 		write(file, altered)
 		r := check()
-		r.has(t, 1, "file: its SHA-256 is not the manifest's", "file: line ")
+		r.Has(t, 1, "file: its SHA-256 is not the manifest's", "file: line ")
 		// A manifest made to fit an altered file does not agree with the record.
 		m := must.Get(export.ParseManifest([]byte(manifest)))(t)
 		m.SHA256, m.Bytes = sha256.Sum256([]byte(altered)), int64(len(altered))
-		write(file+manifestSuffix, string(m.Text()))
-		if r := check(); r.code != 1 || strings.Contains(r.stdout, "SHA-256 is not") ||
-			!strings.Contains(r.stdout, "is not what the record has") || !strings.Contains(r.stdout, "manifest: its counts") {
+		write(file+manifestEnd, string(m.Text()))
+		if r := check(); r.Code != 1 || strings.Contains(r.Stdout, "SHA-256 is not") ||
+			!strings.Contains(r.Stdout, "is not what the record has") || !strings.Contains(r.Stdout, "manifest: its counts") {
 			t.Errorf("%s: %+v", name, r)
 		}
-		write(file+manifestSuffix, manifest)
+		write(file+manifestEnd, manifest)
 	}
 	write(file, content)
 	m, _ := export.ParseManifest([]byte(manifest))
 	m.Heads[0].Head[0] ^= 1
-	write(file+manifestSuffix, string(m.Text()))
-	check().has(t, 1, "its head is not the manifest's", "its digest is not that of its heads")
+	write(file+manifestEnd, string(m.Text()))
+	check().Has(t, 1, "its head is not the manifest's", "its digest is not that of its heads")
 	m, _ = export.ParseManifest([]byte(manifest))
 	m.Changes.Head[0] ^= 1
-	write(file+manifestSuffix, string(m.Text()))
-	check().has(t, 1, "of the configuration: its head is not the manifest's")
-	write(file+manifestSuffix, "{}")
-	check().has(t, 1, "its format 0 is none that this program knows")
+	write(file+manifestEnd, string(m.Text()))
+	check().Has(t, 1, "of the configuration: its head is not the manifest's")
+	write(file+manifestEnd, "{}")
+	check().Has(t, 1, "its format 0 is none that this program knows")
 }
 
 // Sums equal the budgets' counters, after reports, corrections and an approval's lift.
@@ -209,14 +213,14 @@ func TestSums(t *testing.T) {
 		t.Helper()
 		r := s.audit(t, "sums", "--format", "jsonl")
 		lines := make(map[string]map[string]any)
-		for line := range strings.Lines(r.stdout) {
+		for line := range strings.Lines(r.Stdout) {
 			one := make(map[string]any)
 			decoder := json.NewDecoder(strings.NewReader(line))
 			decoder.UseNumber()
 			must.Do(t, decoder.Decode(&one))
 			lines[fmt.Sprint(one["rule_id"])] = one
 		}
-		if r.code != 0 || len(lines) != 2 {
+		if r.Code != 0 || len(lines) != 2 {
 			t.Fatalf("%+v", r)
 		}
 		return lines
@@ -249,26 +253,26 @@ func TestSums(t *testing.T) {
 	s.report(t, s.gateway, "c-void", `{"status": "voided", "supersedes": 2}`)
 	s.report(t, s.gateway, "c-approved-60"+s.with("c-approved-60"), `{"status": "failed"}`)
 	compare("90.1", "2", "50", "within")
-	s.audit(t, "sums").has(t, 0, "DAY", "POLICY", `["bot"]`, "90.10 USD", "90.10 USD in 2", "within")
-	s.audit(t, "sums", "--from", "2999-01-01", "--format", "csv").has(t, 0, "day,policy_id")
-	s.audit(t, "sums", "--policy-id", "p", "--agent-id", "bot", "--time-zone", "Asia/Tokyo", "--from", "2020-01-01").has(t, 0, "90.10 USD")
-	s.audit(t, "sums", "--time-zone", "Europe/Nowhere").has(t, 2, "must be the name of a time zone")
-	s.audit(t, "sums", "--format", "xls").has(t, 2, "must be table, csv or jsonl")
+	s.audit(t, "sums").Has(t, 0, "DAY", "POLICY", `["bot"]`, "90.10 USD", "90.10 USD in 2", "within")
+	s.audit(t, "sums", "--from", "2999-01-01", "--format", "csv").Has(t, 0, "day,policy_id")
+	s.audit(t, "sums", "--policy-id", "p", "--agent-id", "bot", "--time-zone", "Asia/Tokyo", "--from", "2020-01-01").Has(t, 0, "90.10 USD")
+	s.audit(t, "sums", "--time-zone", "Europe/Nowhere").Has(t, 2, "must be the name of a time zone")
+	s.audit(t, "sums", "--format", "xls").Has(t, 2, "must be table, csv or jsonl")
 }
 
 // A check is printed with its outcome and with the people who were asked.
 func TestShowHasTheCourse(t *testing.T) {
 	s := tell(t)
-	show := func(counterparty string, args ...string) result {
+	show := func(counterparty string, args ...string) clitest.Result {
 		return s.audit(t, append([]string{"show", s.checks[counterparty]}, args...)...)
 	}
-	show("c-redeemed").has(t, 0, "allow, then executed", "Redemption", "redemption_id       rdm_", "by                  till", "In doubt",
+	show("c-redeemed").Has(t, 0, "allow, then executed", "Redemption", "redemption_id       rdm_", "by                  till", "In doubt",
 		"note                no answer", "Outcome", "25.50 USD")
-	show("c-redeemed", "--json").has(t, 0, `"redemption": {`, `"redemption_id": "rdm_`, `"note": "no answer"`, `"status": "executed"`)
-	if r := show("c-redeemed", "--json"); strings.Contains(r.stdout, `"report": 0`) {
-		t.Errorf("a redemption is shown as a report: %s", r.stdout)
+	show("c-redeemed", "--json").Has(t, 0, `"redemption": {`, `"redemption_id": "rdm_`, `"note": "no answer"`, `"status": "executed"`)
+	if r := show("c-redeemed", "--json"); strings.Contains(r.Stdout, `"report": 0`) {
+		t.Errorf("a redemption is shown as a report: %s", r.Stdout)
 	}
-	show("c-approved-60").has(t, 0, "p, version 1, P, in force from", "people asked        2, 1 of support")
-	show("c-approved-60"+s.with("c-approved-60")).has(t, 0, "people asked        2, 1 of support")
-	show("c-approved-60", "--json").has(t, 0, `"group": "support"`)
+	show("c-approved-60").Has(t, 0, "p, version 1, P, in force from", "people asked        2, 1 of support")
+	show("c-approved-60"+s.with("c-approved-60")).Has(t, 0, "people asked        2, 1 of support")
+	show("c-approved-60", "--json").Has(t, 0, `"group": "support"`)
 }

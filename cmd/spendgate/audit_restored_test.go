@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"spendgate/bench/must"
+	"spendgate/cmd/spendgate/cli"
+	"spendgate/cmd/spendgate/cli/clitest"
 )
 
 // TestRestoredDev: in a copied folder no check is redeemed and no approval is used, since that may
@@ -34,25 +36,27 @@ func TestRestoredDev(t *testing.T) {
 	s.call(t, s.gateway, "POST", "/v1/checks", payment("open", ""), 200)
 
 	copied := t.TempDir()
-	db := must.Get(sql.Open("sqlite", filepath.Join(s.folder, storeFile)))(t)
+	db := must.Get(sql.Open("sqlite", filepath.Join(s.folder, cli.StoreFile)))(t)
 	defer db.Close() //nolint:errcheck // of the test
-	must.Get(db.ExecContext(t.Context(), "VACUUM INTO ?", filepath.Join(copied, storeFile)))(t)
+	must.Get(db.ExecContext(t.Context(), "VACUUM INTO ?", filepath.Join(copied, cli.StoreFile)))(t)
 	for _, name := range []string{"open", "later"} { // which is not in the copy
 		s.call(t, s.gateway, "POST", "/v1/checks", payment(name, `, "redeem": "nonce-0123456789"`), 200)
 	}
-	restored := func(folder string) result { return runWith(t, nil, "", "audit", "restored", "--data-dir", folder) }
-	if r := restored(s.folder); r.code == 0 {
+	restored := func(folder string) clitest.Result {
+		return runWith(t, nil, "", "audit", "restored", "--data-dir", folder)
+	}
+	if r := restored(s.folder); r.Code == 0 {
 		t.Errorf("beside a node: %+v", r)
 	}
-	if r := restored(t.TempDir()); r.code == 0 {
+	if r := restored(t.TempDir()); r.Code == 0 {
 		t.Errorf("of nothing: %+v", r)
 	}
 	first, second := restored(copied), restored(copied)
-	first.has(t, 0, "the record ends with chk_", "open approvals expired: 1", "webhooks disabled: 1", "payments")
-	frozen := freezeID(t, first.stdout)
-	second.has(t, 0, "open approvals expired: 0", "webhooks disabled: 0", frozen)
+	first.Has(t, 0, "the record ends with chk_", "open approvals expired: 1", "webhooks disabled: 1", "payments")
+	frozen := freezeID(t, first.Stdout)
+	second.Has(t, 0, "open approvals expired: 0", "webhooks disabled: 0", frozen)
 
-	restored(damaged(t, copied)).has(t, 1, "the file is damaged")
+	restored(damaged(t, copied)).Has(t, 1, "the file is damaged")
 
 	n := startDevIn(t, copied)
 	code := func(key, path, body string) any {
@@ -75,7 +79,7 @@ func TestRestoredDev(t *testing.T) {
 	if got != "approval_expired" {
 		t.Errorf("an approval from before the copy is used: %v", got)
 	}
-	n.verify(t).has(t, 0, "clean as far as it can be told")
+	n.verify(t).Has(t, 0, "clean as far as it can be told")
 }
 
 // damaged returns a copy of a folder in whose store the page of idempotency keys is lost.
@@ -83,7 +87,7 @@ func damaged(t *testing.T, folder string) string {
 	t.Helper()
 	copied := t.TempDir()
 	must.Do(t, os.CopyFS(copied, os.DirFS(folder)))
-	path := filepath.Join(copied, storeFile)
+	path := filepath.Join(copied, cli.StoreFile)
 	db := must.Get(sql.Open("sqlite", path))(t)
 	var page, size int64
 	const root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'idempotency_keys'"

@@ -12,12 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
 	"spendgate/audit/sqlite"
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/config"
 	"spendgate/deploy/policies"
@@ -29,8 +29,6 @@ import (
 
 // The files of a single node's data folder.
 const (
-	storeFile     = "audit.db"
-	lockFile      = "lock"
 	adminKeyFile  = "admin.key"
 	sampleKeyFile = "sample.key"
 )
@@ -39,17 +37,17 @@ const (
 const sampleKeyRPM = 10000
 
 // dev runs the embedded single node.
-func dev(ctx context.Context, p process) error {
-	c, err := p.load(config.Dev)
+func dev(ctx context.Context, p cli.Process) error {
+	c, err := p.Load(config.Dev)
 	if err != nil {
 		return err
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)
-	lines, log := newLogLines(p.stderr, textLog(level))
+	lines, log := newLogLines(p.Stderr, textLog(level))
 	defer lines.flush()
 	log = ofDeployment(log, c.Deployment)
-	unlock, err := lockFolder(c.DataDir)
+	unlock, err := cli.LockFolder(c.DataDir)
 	if err != nil {
 		return err
 	}
@@ -61,7 +59,7 @@ func dev(ctx context.Context, p process) error {
 		}
 		c.AdminKeys = []config.Secret{config.Secret(key)}
 	}
-	store, err := sqlite.Open(ctx, filepath.Join(c.DataDir, storeFile), log)
+	store, err := sqlite.Open(ctx, filepath.Join(c.DataDir, cli.StoreFile), log)
 	if err != nil {
 		return err
 	}
@@ -86,7 +84,7 @@ func dev(ctx context.Context, p process) error {
 	}
 	n.reload = func() {
 		n.readAgain(func() (config.Config, error) {
-			again, err := p.load(config.Dev)
+			again, err := p.Load(config.Dev)
 			if len(again.AdminKeys) == 0 {
 				again.AdminKeys = c.AdminKeys
 			}
@@ -94,43 +92,15 @@ func dev(ctx context.Context, p process) error {
 		}, level)
 	}
 	return n.run(ctx, func(ctx context.Context) error {
-		key, err := n.sample(ctx, c.DataDir)
+		key, err := n.sample(ctx, p, c.DataDir)
 		if err != nil {
 			return err
 		}
-		if err := n.inviteToConsole(p.stdout); err != nil {
+		if err := n.inviteToConsole(p.Stdout); err != nil {
 			return err
 		}
-		return welcome(p.stdout, baseURL(n.listener.Addr()), c.DataDir, key)
+		return welcome(p.Stdout, baseURL(n.listener.Addr()), c.DataDir, key)
 	})
-}
-
-// lockFolder creates the data folder, private to its owner, and locks it against
-// other nodes: two would have two different in-process Redis servers.
-func lockFolder(path string) (unlock func(), err error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make SPENDGATE_DATA_DIR: %w", err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look at SPENDGATE_DATA_DIR: %w", err)
-	}
-	if info.Mode()&fs.ModeSticky != 0 { // such as /tmp
-		return nil, fmt.Errorf("SPENDGATE_DATA_DIR %s is shared with other users: name a folder in it", path)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		if err := os.Chmod(path, 0o700); err != nil {
-			return nil, fmt.Errorf("cannot make SPENDGATE_DATA_DIR private: %w", err)
-		}
-	}
-	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("cannot lock SPENDGATE_DATA_DIR: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("another node uses the data folder %s: %w", path, errors.Join(err, f.Close()))
-	}
-	return func() { _ = f.Close() }, nil // closing unlocks
 }
 
 // readOrMake returns the secret in a file, and creates the file if there is none.
@@ -146,7 +116,7 @@ func readOrMake(path string, fresh func() string) (string, error) {
 // sample returns the sample key, which is made at the first start together with the
 // ready-made policies. The key's file is written last, so that the next start repeats an
 // interrupted one.
-func (n *node) sample(ctx context.Context, folder string) (key string, err error) {
+func (n *node) sample(ctx context.Context, p cli.Process, folder string) (key string, err error) {
 	path := filepath.Join(folder, sampleKeyFile)
 	content, err := os.ReadFile(path)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +126,7 @@ func (n *node) sample(ctx context.Context, folder string) (key string, err error
 		hotpath.NewKey{Name: "sample", RateLimitRPM: sampleKeyRPM}); err != nil {
 		return "", err
 	}
-	api, err := newClient(client.Options{BaseURL: baseURL(n.listener.Addr()), APIKey: key})
+	api, err := cli.NewClient(p, client.Options{BaseURL: baseURL(n.listener.Addr()), APIKey: key})
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
+	"spendgate/cmd/spendgate/auditcmd"
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	scripts "spendgate/deploy/postgres"
 	"spendgate/hotpath/policy"
@@ -32,17 +34,17 @@ type doctor struct {
 	store *postgres.Store
 }
 
-func doctorCommand(flags *flag.FlagSet) action {
+func doctorCommand(flags *flag.FlagSet) cli.Action {
 	balancer := flags.String("balancer", "", "ask the load balancer at `URL`")
 	gateway := flags.String("gateway", "", "ask the gateway whose metrics are at `URL`")
 	metrics := flags.String("prometheus", "", "ask the Prometheus at `URL` for what the alerts need")
-	return func(ctx context.Context, p process, _ []string) error {
+	return func(ctx context.Context, p cli.Process, _ []string) error {
 		c, store, err := openQuietly(ctx, p)
 		if err != nil {
 			return err
 		}
 		defer store.Close()
-		d := &doctor{c: c, out: p.stdout, store: store}
+		d := &doctor{c: c, out: p.Stdout, store: store}
 		d.settings(ctx)
 		if d.servers(ctx) {
 			d.fleet(ctx)
@@ -77,7 +79,7 @@ func (d *doctor) say(part string, err error, remedy string) bool {
 // settings looks at what the settings name on this machine and elsewhere.
 func (d *doctor) settings(ctx context.Context) {
 	if d.c.Checkpoints.Key != "" {
-		_, err := newCheckpoints(d.c, d.store, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		_, err := auditcmd.NewCheckpoints(d.c, d.store, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		if err == nil {
 			err = writable(d.c.Checkpoints.File)
 		}

@@ -16,17 +16,18 @@ import (
 	"syscall"
 	"time"
 
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/cmd/spendgate/gateway"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/httpapi"
 )
 
-func gatewayCommand() command {
-	return command{
-		name: "gateway", args: "FILE",
-		summary: "stand between agents and the tools that move money (Model Context Protocol)",
-		details: `FILE maps tools of MCP servers to actions. A call of such a tool is checked, redeemed, carried out and reported;
+func gatewayCommand() cli.Command {
+	return cli.Command{
+		Name: "gateway", Args: "FILE",
+		Summary: "stand between agents and the tools that move money (Model Context Protocol)",
+		Details: `FILE maps tools of MCP servers to actions. A call of such a tool is checked, redeemed, carried out and reported;
 a tool that is not mapped passes if its server calls it read-only, unless FILE says otherwise. Serves over standard
 input and output, or over HTTP if FILE says listen. Logs go to standard error.
 
@@ -34,20 +35,22 @@ SPENDGATE_URL      the service, where FILE does not name it
 SPENDGATE_API_KEY  an API key of role gateway, where FILE does not name it
 
 FILE.lock has the definitions of tools that were accepted: gateway check --accept writes it.`,
-		setup: func(flags *flag.FlagSet) action {
+		Setup: func(flags *flag.FlagSet) cli.Action {
 			upstream := flags.String("upstream", "", "serve this upstream over standard input and output, if FILE names `NAME` and others")
-			return func(ctx context.Context, p process, args []string) error { return runGateway(ctx, p, args, *upstream) }
+			return func(ctx context.Context, p cli.Process, args []string) error {
+				return runGateway(ctx, p, args, *upstream)
+			}
 		},
-		sub: []command{
+		Sub: []cli.Command{
 			{
-				name: "init", args: "[-- COMMAND...]", summary: "write a file for a server, to be redirected to FILE, and FILE.lock",
-				details: "The server is started with COMMAND, or reached with --url. Where standard output is no file, FILE.lock\n" +
+				Name: "init", Args: "[-- COMMAND...]", Summary: "write a file for a server, to be redirected to FILE, and FILE.lock",
+				Details: "The server is started with COMMAND, or reached with --url. Where standard output is no file, FILE.lock\n" +
 					"is not written: gateway check --accept FILE does that.",
-				setup: gatewayInit,
+				Setup: gatewayInit,
 			},
 			{
-				name: "check", args: "FILE", summary: "compare the servers' tools with FILE.lock",
-				details: "Names each tool that is new, changed or gone. The exit code is 1 if there is one.", setup: gatewayCheck,
+				Name: "check", Args: "FILE", Summary: "compare the servers' tools with FILE.lock",
+				Details: "Names each tool that is new, changed or gone. The exit code is 1 if there is one.", Setup: gatewayCheck,
 			},
 		},
 	}
@@ -56,21 +59,21 @@ FILE.lock has the definitions of tools that were accepted: gateway check --accep
 // oneFile returns the only argument of a command.
 func oneFile(args []string) (string, error) {
 	if len(args) != 1 {
-		return "", usageError{text: "needs one FILE"}
+		return "", cli.UsageError{Text: "needs one FILE"}
 	}
 	return args[0], nil
 }
 
-func runGateway(ctx context.Context, p process, args []string, upstream string) error {
+func runGateway(ctx context.Context, p cli.Process, args []string, upstream string) error {
 	path, err := oneFile(args)
 	if err != nil {
 		return err
 	}
-	c, err := config.LoadGateway(p.environ)
+	c, err := config.LoadGateway(p.Environ)
 	if err != nil {
 		return err
 	}
-	lines, log := newLogLines(p.stderr, textLog(c.LogLevel))
+	lines, log := newLogLines(p.Stderr, textLog(c.LogLevel))
 	defer lines.flush()
 	for _, notice := range c.Notices {
 		log.Warn(notice)
@@ -86,7 +89,7 @@ func runGateway(ctx context.Context, p process, args []string, upstream string) 
 	gatherer, registry := newRegistry(c.Deployment)
 	lines.observe(registry, c.Deployment)
 	g, err := gateway.New(gateway.Options{
-		File: file, Client: api, Version: version, Environ: p.environ, Logger: log, Registerer: registry,
+		File: file, Client: api, Version: version, Environ: p.Environ, Logger: log, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -107,10 +110,10 @@ func runGateway(ctx context.Context, p process, args []string, upstream string) 
 	}
 	go g.AdviseOnKey(ctx)
 	if file.Listen == "" {
-		return g.ServeStdio(ctx, upstream, p.stdin, p.stdout)
+		return g.ServeStdio(ctx, upstream, p.Stdin, p.Stdout)
 	}
 	if upstream != "" {
-		return usageError{text: "--upstream is for standard input and output; over HTTP each upstream has its path"}
+		return cli.UsageError{Text: "--upstream is for standard input and output; over HTTP each upstream has its path"}
 	}
 	go reloadAtHangup(ctx, g)
 	return serveGateway(ctx, gateway.NewServer(g), drain, file.Listen, log)
@@ -188,19 +191,19 @@ func serveGateway(ctx context.Context, agents *gateway.Server, drain func(), add
 	return server.Close()
 }
 
-func gatewayInit(flags *flag.FlagSet) action {
+func gatewayInit(flags *flag.FlagSet) cli.Action {
 	url := flags.String("url", "", "the server's `URL`, instead of a command")
-	return func(ctx context.Context, p process, command []string) error {
+	return func(ctx context.Context, p cli.Process, command []string) error {
 		if (*url == "") == (len(command) == 0) {
-			return usageError{text: "needs --url URL or -- COMMAND..."}
+			return cli.UsageError{Text: "needs --url URL or -- COMMAND..."}
 		}
-		path := redirected(p.stdout)
+		path := redirected(p.Stdout)
 		err := gateway.Init(ctx, gateway.InitOptions{
-			URL: *url, Command: command, Path: path, Version: version, Environ: p.environ, Out: p.stdout,
-			Logger: slog.New(slog.NewTextHandler(p.stderr, nil)),
+			URL: *url, Command: command, Path: path, Version: version, Environ: p.Environ, Out: p.Stdout,
+			Logger: slog.New(slog.NewTextHandler(p.Stderr, nil)),
 		})
 		if err == nil && path == "" {
-			_, err = fmt.Fprintln(p.stderr, "standard output is no file: after saving it as FILE, run spendgate gateway check --accept FILE")
+			_, err = fmt.Fprintln(p.Stderr, "standard output is no file: after saving it as FILE, run spendgate gateway check --accept FILE")
 		}
 		return err
 	}
@@ -224,9 +227,9 @@ func redirected(out io.Writer) string {
 	return path
 }
 
-func gatewayCheck(flags *flag.FlagSet) action {
+func gatewayCheck(flags *flag.FlagSet) cli.Action {
 	accept := flags.Bool("accept", false, "write FILE.lock: the tools as they are now are accepted")
-	return func(ctx context.Context, p process, args []string) error {
+	return func(ctx context.Context, p cli.Process, args []string) error {
 		path, err := oneFile(args)
 		if err != nil {
 			return err
@@ -235,19 +238,19 @@ func gatewayCheck(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		c, err := config.LoadGateway(p.environ)
+		c, err := config.LoadGateway(p.Environ)
 		if err != nil {
 			return err
 		}
 		api, err := gatewayClient(file, c)
 		if err != nil { // comparing the tools does not need the service
-			if _, err := fmt.Fprintln(p.stderr, "the gateway's key is not looked at:", err); err != nil {
+			if _, err := fmt.Fprintln(p.Stderr, "the gateway's key is not looked at:", err); err != nil {
 				return err
 			}
 		}
 		return gateway.Check(ctx, gateway.CheckOptions{
-			File: file, Client: api, Accept: *accept, Version: version, Environ: p.environ, Out: p.stdout,
-			Logger: slog.New(slog.NewTextHandler(p.stderr, nil)),
+			File: file, Client: api, Accept: *accept, Version: version, Environ: p.Environ, Out: p.Stdout,
+			Logger: slog.New(slog.NewTextHandler(p.Stderr, nil)),
 		})
 	}
 }

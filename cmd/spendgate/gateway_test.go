@@ -17,6 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"spendgate/bench/must"
+	"spendgate/cmd/spendgate/cli"
+	"spendgate/cmd/spendgate/cli/clitest"
 )
 
 // initialize begins a session of the Model Context Protocol.
@@ -32,7 +34,7 @@ func TestGatewayOperations(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "gateway.yaml")
 		text := fmt.Sprintf("agent_id: bot\nshadow: true\nmetrics: 127.0.0.1:0\nupstreams:\n  psp:\n    url: %s/mcp\n", nowhere)
 		must.Do(t, os.WriteFile(file, []byte(text), 0o600))
-		log, stdin, ended := new(lockedLog), make(chan struct{}), make(chan int, 1)
+		log, stdin, ended := new(clitest.Log), make(chan struct{}), make(chan int, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		agent, hangUp := io.Pipe()
 		go func() {
@@ -40,15 +42,16 @@ func TestGatewayOperations(t *testing.T) {
 				"SPENDGATE_URL=" + service, "SPENDGATE_API_KEY=" + n.sample, "SPENDGATE_DEPLOYMENT=cell-1",
 				"SPENDGATE_IGNORE_UNKNOWN_SETTINGS=true", "SPENDGATE_OF_LATER=x",
 			}
-			ended <- run(ctx, process{agent, new(bytes.Buffer), log, environ, false}, []string{"gateway", file})
+			p := cli.Process{Stdin: agent, Stdout: new(bytes.Buffer), Stderr: log, Environ: environ}
+			ended <- run(ctx, p, []string{"gateway", file})
 		}()
 		var found []string
 		for until := time.Now().Add(time.Minute); found == nil; time.Sleep(10 * time.Millisecond) {
-			if found = log.find(`url=(http://127\.0\.0\.1:\d+)/metrics`); time.Now().After(until) {
+			if found = log.Find(`url=(http://127\.0\.0\.1:\d+)/metrics`); time.Now().After(until) {
 				t.Fatal(log.String())
 			}
 		}
-		if log.find("SPENDGATE_OF_LATER is no setting of this version") == nil {
+		if log.Find("SPENDGATE_OF_LATER is no setting of this version") == nil {
 			t.Errorf("what it ignores is not told: %s", log.String())
 		}
 		go func() { _, _ = fmt.Fprintln(hangUp, initialize); close(stdin) }()
@@ -113,7 +116,7 @@ func TestGatewayCheck(t *testing.T) {
 		t.Helper()
 		out, complaints := new(bytes.Buffer), new(bytes.Buffer)
 		args := append(append([]string{"gateway", "check"}, more...), file)
-		code := run(t.Context(), process{strings.NewReader(""), out, complaints, nil, false}, args)
+		code := run(t.Context(), cli.Process{Stdout: out, Stderr: complaints}, args)
 		if code != want || !strings.Contains(out.String()+complaints.String(), says) {
 			t.Errorf("exit code %d, want %d with %q: %s%s", code, want, says, out, complaints)
 		}

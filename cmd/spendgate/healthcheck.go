@@ -9,13 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 )
 
 // healthcheck asks /readyz of the node on this machine, for container images that have no
 // other HTTP client.
-func healthcheck(ctx context.Context, p process) error {
-	addr, err := config.LoadOpsAddr(p.environ)
+func healthcheck(ctx context.Context, p cli.Process) error {
+	addr, err := config.LoadOpsAddr(p.Environ)
 	if err != nil {
 		return err
 	}
@@ -44,6 +45,6 @@ func healthcheck(ctx context.Context, p process) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(body)))
 	}
-	_, err = p.stdout.Write(body)
+	_, err = p.Stdout.Write(body)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/bench/must"
+	"spendgate/cmd/spendgate/cli"
 )
 
 // Whoever logs does not wait for a log that nobody reads. Once it is read again, it says how many
@@ -82,7 +83,7 @@ func TestServesWhoseLogNobodyReads(t *testing.T) {
 				if command[0] == "gateway" {
 					environ = append(environ, "SPENDGATE_API_KEY=sg_live_"+strings.Repeat("0", 48))
 				}
-				ended <- run(ctx, process{agent, stdout, unread, environ, false}, command)
+				ended <- run(ctx, cli.Process{Stdin: agent, Stdout: stdout, Stderr: unread, Environ: environ}, command)
 			}()
 			go func() { _, _ = fmt.Fprintln(hello, initialize) }()
 			must.Get(answer.Read(make([]byte, 1)))(t)

@@ -25,6 +25,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 
 	"spendgate/bench/must"
+	"spendgate/cmd/spendgate/cli"
+	"spendgate/cmd/spendgate/cli/clitest"
 )
 
 // startProvider starts an OpenID provider at which Ana signs in at once.
@@ -106,8 +108,8 @@ func TestLoginElsewhere(t *testing.T) {
 	}))
 	t.Cleanup(web.Close)
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), process{strings.NewReader(""), &stdout, &stderr, nil, false}, []string{"login", "--url", web.URL})
-	result{code, stdout.String(), stderr.String()}.has(t, 1, "people sign in at https://gate.example")
+	code := run(t.Context(), cli.Process{Stdout: &stdout, Stderr: &stderr}, []string{"login", "--url", web.URL})
+	clitest.Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}.Has(t, 1, "people sign in at https://gate.example")
 	if strings.Contains(stderr.String(), "open in a browser") {
 		t.Error(stderr.String())
 	}
@@ -121,25 +123,25 @@ func TestLogin(t *testing.T) {
 		`SPENDGATE_OIDC_ROLES=[{"group":"finance","scopes":["policies:read","policies:write","approvals:decide","checks:read"]}]`)
 	home := t.TempDir()
 	environ := []string{"SPENDGATE_API_URL=" + n.url, "XDG_CONFIG_HOME=" + home}
-	command := func(args ...string) result {
+	command := func(args ...string) clitest.Result {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), process{strings.NewReader(""), &stdout, &stderr, environ, false}, args)
-		return result{code, stdout.String(), stderr.String()}
+		code := run(t.Context(), cli.Process{Stdout: &stdout, Stderr: &stderr, Environ: environ}, args)
+		return clitest.Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
 	}
-	command("policies", "list").has(t, 1, "nobody is signed in: spendgate login")
-	command("logout").has(t, 1, "nobody is signed in")
+	command("policies", "list").Has(t, 1, "nobody is signed in: spendgate login")
+	command("logout").Has(t, 1, "nobody is signed in")
 
-	login := func() (log *lockedLog, out, seen string) {
+	login := func() (log *clitest.Log, out, seen string) {
 		t.Helper()
-		log, stdout, done := new(lockedLog), new(bytes.Buffer), make(chan int, 1)
+		log, stdout, done := new(clitest.Log), new(bytes.Buffer), make(chan int, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		go func() {
-			done <- run(ctx, process{strings.NewReader(""), stdout, log, environ, false}, []string{"login"})
+			done <- run(ctx, cli.Process{Stdout: stdout, Stderr: log, Environ: environ}, []string{"login"})
 		}()
 		var at []string
-		for at = log.find(`http://\S+port=(\d+)\S+`); at == nil && ctx.Err() == nil; at = log.find(`http://\S+port=(\d+)\S+`) {
+		for at = log.Find(`http://\S+port=(\d+)\S+`); at == nil && ctx.Err() == nil; at = log.Find(`http://\S+port=(\d+)\S+`) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if at == nil {
@@ -158,7 +160,7 @@ func TestLogin(t *testing.T) {
 		return log, stdout.String(), seen
 	}
 	log, stdout, seen := login()
-	if shown := log.find(`code ([A-Z2-7]{4}-[A-Z2-7]{4})`); shown == nil || !strings.Contains(seen, shown[1]) {
+	if shown := log.Find(`code ([A-Z2-7]{4}-[A-Z2-7]{4})`); shown == nil || !strings.Contains(seen, shown[1]) {
 		t.Errorf("the page and the command line show other codes: %v", shown)
 	}
 	file := filepath.Join(home, "spendgate", "session.json")
@@ -167,13 +169,13 @@ func TestLogin(t *testing.T) {
 	if err != nil || missing != nil || info.Mode().Perm() != 0o600 {
 		t.Fatal(err, missing, info)
 	}
-	var s signedIn
+	var s cli.SignedIn
 	if err := json.Unmarshal(kept, &s); err != nil || s.Session == "" || strings.Contains(log.String()+stdout+seen, s.Session) {
 		t.Errorf("kept %+v, %v", s, err)
 	}
 
 	// Signing in again ends the session before.
-	if _, _, _ = login(); strings.Count(n.as(t, "", false, "", "sessions", "list").stdout, "acme:7") != 1 {
+	if _, _, _ = login(); strings.Count(n.as(t, "", false, "", "sessions", "list").Stdout, "acme:7") != 1 {
 		t.Error("a session that was replaced goes on")
 	}
 	if kept, err = os.ReadFile(file); err != nil { //nolint:gosec // the test's
@@ -183,16 +185,16 @@ func TestLogin(t *testing.T) {
 	policy := filepath.Join(home, "p.json")
 	const rules = `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]`
 	must.Do(t, os.WriteFile(policy, []byte(`{"policy_id":"p","name":"P","rules":`+rules+`}`), 0o600))
-	command("policies", "apply", "-f", policy).has(t, 0, "p version 1") // a write
-	command("checks", "list").has(t, 0, "CHECK ID")
-	n.as(t, "", false, "", "sessions", "list").has(t, 0, "acme:7", "ana@example.com")
+	command("policies", "apply", "-f", policy).Has(t, 0, "p version 1") // a write
+	command("checks", "list").Has(t, 0, "CHECK ID")
+	n.as(t, "", false, "", "sessions", "list").Has(t, 0, "acme:7", "ana@example.com")
 	environ[0] = "SPENDGATE_API_URL=http://localhost:1"
-	command("policies", "list").has(t, 1, "nobody is signed in") // to that service
+	command("policies", "list").Has(t, 1, "nobody is signed in") // to that service
 	environ[0] = "SPENDGATE_API_URL=" + n.url
-	command("logout").has(t, 0, "signed out")
+	command("logout").Has(t, 0, "signed out")
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the session is kept")
 	}
 	must.Do(t, os.WriteFile(file, kept, 0o600))
-	command("policies", "list").has(t, 1, "unauthorized")
+	command("policies", "list").Has(t, 1, "unauthorized")
 }

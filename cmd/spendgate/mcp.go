@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/cmd/spendgate/mcp"
 	"spendgate/config"
 	"spendgate/hotpath/client"
@@ -22,11 +23,11 @@ const (
 	toolMaxWait = 3 * time.Second
 )
 
-func mcpCommand() command {
-	return command{
-		name:    "mcp",
-		summary: "offer the service to AI agents as tools (Model Context Protocol)",
-		details: `Serves over standard input and output, or over HTTP with --listen. Logs go to standard error.
+func mcpCommand() cli.Command {
+	return cli.Command{
+		Name:    "mcp",
+		Summary: "offer the service to AI agents as tools (Model Context Protocol)",
+		Details: `Serves over standard input and output, or over HTTP with --listen. Logs go to standard error.
 
 SPENDGATE_API_URL       the service (required)
 SPENDGATE_API_KEY       the API key; without it only simulate_actions works, in demo mode
@@ -40,19 +41,19 @@ no sessions, so any of several replicas may answer.
 Tools: check_financial_action, wait_for_approval, create_policy, get_policy, simulate_actions,
 list_violations, report_outcome; of these, the ones that the API key may use. An agent should not edit the rules that bind it:
 give it a key with role agent (spendgate keys create --role agent), or --no-policy-writes.`,
-		setup: mcpSetup,
+		Setup: mcpSetup,
 	}
 }
 
-func mcpSetup(flags *flag.FlagSet) action {
+func mcpSetup(flags *flag.FlagSet) cli.Action {
 	addr := flags.String("listen", "", "serve streamable HTTP at `ADDR`, host:port or :port, instead of standard input and output")
 	noPolicyWrites := flags.Bool("no-policy-writes", false, "do not offer create_policy")
-	return func(ctx context.Context, p process, _ []string) error {
-		c, err := config.LoadTools(p.environ)
+	return func(ctx context.Context, p cli.Process, _ []string) error {
+		c, err := config.LoadTools(p.Environ)
 		if err != nil {
 			return err
 		}
-		lines, log := newLogLines(p.stderr, textLog(c.LogLevel))
+		lines, log := newLogLines(p.Stderr, textLog(c.LogLevel))
 		defer lines.flush()
 		for _, notice := range c.Notices {
 			log.Warn(notice)
@@ -71,8 +72,8 @@ func mcpSetup(flags *flag.FlagSet) action {
 			Client: api, HasKey: c.APIKey != "", PolicyWrites: !*noPolicyWrites, Version: version, Logger: log,
 			Stopping: ctx.Done(),
 		})
-		if !isSet(flags, "listen") {
-			return server.ServeStdio(ctx, p.stdin, p.stdout)
+		if !cli.IsSet(flags, "listen") {
+			return server.ServeStdio(ctx, p.Stdin, p.Stdout)
 		}
 		return serveTools(ctx, server, *addr, c.Token, log)
 	}
@@ -119,7 +120,7 @@ func serveUntil(ctx context.Context, server *http.Server, listener net.Listener)
 func listenForTools(addr string, token config.Secret) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, usageError{text: fmt.Sprintf("--listen must be host:port or :port, not %q", addr)}
+		return nil, cli.UsageError{Text: fmt.Sprintf("--listen must be host:port or :port, not %q", addr)}
 	}
 	if host == "" {
 		host = "127.0.0.1"

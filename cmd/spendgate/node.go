@@ -18,6 +18,7 @@ import (
 	"spendgate/audit/commit"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	"spendgate/hotpath"
 	"spendgate/hotpath/backtest/job"
@@ -154,17 +155,9 @@ func (n *node) recordedSince(ctx context.Context, since time.Time) (bool, error)
 // label deployment if that has a name.
 func newRegistry(deployment string) (prometheus.Gatherer, prometheus.Registerer) {
 	gatherer := prometheus.NewRegistry()
-	registry := withDeployment(gatherer, deployment)
+	registry := cli.WithDeployment(gatherer, deployment)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo())
 	return gatherer, registry
-}
-
-// withDeployment adds the name of the deployment to every metric, if it has one.
-func withDeployment(registry prometheus.Registerer, name string) prometheus.Registerer {
-	if name == "" {
-		return registry
-	}
-	return prometheus.WrapRegistererWith(prometheus.Labels{"deployment": name}, registry)
 }
 
 func buildInfo() prometheus.Collector {

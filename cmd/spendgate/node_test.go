@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/cmd/spendgate/cli"
 )
 
 // cancelling ends a context when something is written.
@@ -32,7 +34,7 @@ func TestStopAtTheStart(t *testing.T) {
 		ended := make(chan int, 1)
 		go func() {
 			environ := []string{"SPENDGATE_DATA_DIR=" + folder, "SPENDGATE_LISTEN_ADDR=127.0.0.1:0", "SPENDGATE_OPS_ADDR=127.0.0.1:0"}
-			ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false}, []string{"dev"})
+			ended <- run(ctx, cli.Process{Stdout: new(bytes.Buffer), Stderr: log, Environ: environ}, []string{"dev"})
 		}()
 		select {
 		case code := <-ended:

@@ -18,11 +18,11 @@ func TestPoliciesAppliedAgain(t *testing.T) {
 		const rule = "{rule_id: cap, rule_type: max_amount, parameters: {limit: 10.00, currency: usd}}"
 		const ask = "{rule_id: ask, rule_type: escalate_if, parameters: {amount_above: 5, approval: {expires_minutes: 60.0, from: [{group: g}]}}}"
 		file := "policy_id: " + id + "\nname: n\nrules:\n- " + rule + "\n- " + ask + "\n" + more + "\n"
-		n.as(t, n.sample, false, file, "policies", "apply", "-f", "-").has(t, 0, id+" version 1")
-		n.as(t, n.sample, false, file, "policies", "apply", "-f", "-").has(t, 0, id+" version 1, unchanged")
+		n.as(t, n.sample, false, file, "policies", "apply", "-f", "-").Has(t, 0, id+" version 1")
+		n.as(t, n.sample, false, file, "policies", "apply", "-f", "-").Has(t, 0, id+" version 1, unchanged")
 		respelt := strings.NewReplacer("10.00", "10.0", "60.0", "60", "amount_above: 5,", "amount_above: 5.0,").Replace(file)
-		n.as(t, n.sample, false, respelt, "policies", "apply", "-f", "-").has(t, 0, id+" version 1, unchanged")
-		if r := n.as(t, n.sample, false, file, "policies", "diff", "-f", "-"); r.code != 0 || r.stdout != "" {
+		n.as(t, n.sample, false, respelt, "policies", "apply", "-f", "-").Has(t, 0, id+" version 1, unchanged")
+		if r := n.as(t, n.sample, false, file, "policies", "diff", "-f", "-"); r.Code != 0 || r.Stdout != "" {
 			t.Errorf("%s: %+v", id, r)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"spendgate/audit/spend"
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/wire"
@@ -28,29 +29,29 @@ const (
 	leastProbeEvery = time.Second
 )
 
-func probeCommand() command {
-	return command{
-		name: "probe", summary: "send a real check that moves no money, once or again and again, with metrics",
-		details: `Sends a check of 0.01 XTS by a policy of its own (deploy/examples/probe/probe.yaml) to SPENDGATE_API_URL
+func probeCommand() cli.Command {
+	return cli.Command{
+		Name: "probe", Summary: "send a real check that moves no money, once or again and again, with metrics",
+		Details: `Sends a check of 0.01 XTS by a policy of its own (deploy/examples/probe/probe.yaml) to SPENDGATE_API_URL
 (http://127.0.0.1:8080) with SPENDGATE_API_KEY, a key with checks:write that is bound to that policy. Each check has an
 idempotency key and a counterparty of its own, so none is a duplicate, and is recorded like any other. Nothing is repeated.
 
 With --once the exit code is 0 when the check was allowed, 1 when there was no decision, 3 when the service
 refused the probe or decided otherwise: its policy or its key is not as it should be.`,
-		setup: probeSetup,
+		Setup: probeSetup,
 	}
 }
 
-func probeSetup(flags *flag.FlagSet) action {
+func probeSetup(flags *flag.FlagSet) cli.Action {
 	once := flags.Bool("once", false, "probe once, and say by the exit code how it went")
 	every := flags.Duration("every", 15*time.Second, "probe again after each `DURATION`")
 	listen := flags.String("listen", "127.0.0.1:9092", "serve /metrics at `ADDR`, unless --once")
 	policyID := flags.String("policy-id", "probe", "the policy `ID`")
-	return func(ctx context.Context, p process, _ []string) error {
+	return func(ctx context.Context, p cli.Process, _ []string) error {
 		if *every < leastProbeEvery {
-			return usageError{text: fmt.Sprintf("--every must be at least %s", leastProbeEvery)}
+			return cli.UsageError{Text: fmt.Sprintf("--every must be at least %s", leastProbeEvery)}
 		}
-		c, err := config.LoadClient(p.environ)
+		c, err := config.LoadClient(p.Environ)
 		if err != nil {
 			return err
 		}
@@ -67,12 +68,12 @@ func probeSetup(flags *flag.FlagSet) action {
 		if *once {
 			found := probe.once(ctx)
 			if found.err != nil {
-				return probeError{found}
+				return found.failure()
 			}
-			_, err := fmt.Fprintf(p.stdout, "allow, %s, in %d ms\n", spend.Printable(found.checkID), found.took.Milliseconds())
+			_, err := fmt.Fprintf(p.Stdout, "allow, %s, in %d ms\n", spend.Printable(found.checkID), found.took.Milliseconds())
 			return err
 		}
-		return probe.serve(ctx, *every, *listen, c.Deployment, slog.New(slog.NewTextHandler(p.stderr, nil)))
+		return probe.serve(ctx, *every, *listen, c.Deployment, slog.New(slog.NewTextHandler(p.Stderr, nil)))
 	}
 }
 
@@ -92,12 +93,15 @@ type probed struct {
 	err     error
 }
 
-// probeError is a failed probe. The exit code distinguishes a fault of the service from a fault
+// failure is the error of a failed probe. The exit code distinguishes a fault of the service from a fault
 // in the setup of the probe.
-type probeError struct{ probed }
-
-// Error returns the result and its cause.
-func (e probeError) Error() string { return "probe " + e.result + ": " + e.err.Error() }
+func (p probed) failure() error {
+	code := 3
+	if p.result == probeUnanswered {
+		code = 1
+	}
+	return cli.ExitError{Err: fmt.Errorf("probe %s: %w", p.result, p.err), Code: code}
+}
 
 // prober sends checks of one policy.
 type prober struct {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/cmd/spendgate/cli"
+	"spendgate/cmd/spendgate/cli/clitest"
 	"spendgate/hotpath/wire"
 )
 
@@ -14,27 +16,27 @@ import (
 // after another. Any other result says by exit code and metric whose fault it is.
 func TestProbe(t *testing.T) {
 	n := startDev(t)
-	n.as(t, n.sample, false, "", "policies", "apply", "-f", "../../deploy/examples/probe").has(t, 0, "probe version 1")
+	n.as(t, n.sample, false, "", "policies", "apply", "-f", "../../deploy/examples/probe").Has(t, 0, "probe version 1")
 	made := n.as(t, "", false, "", "keys", "create", "--name", "probe", "--scope", "checks:write", "--policy-id", "probe", "--agent-id",
 		wire.Probe,
 		"--principal", wire.Probe)
-	made.has(t, 0, "API key:")
-	key := strings.Fields(made.stdout[strings.Index(made.stdout, "API key:"):])[2]
-	keyID := strings.Fields(made.stdout)[2]
+	made.Has(t, 0, "API key:")
+	key := strings.Fields(made.Stdout[strings.Index(made.Stdout, "API key:"):])[2]
+	keyID := strings.Fields(made.Stdout)[2]
 
 	for range 2 {
-		n.as(t, key, false, "", "probe", "--once").check(t, 0, "allow, chk_", "")
+		n.as(t, key, false, "", "probe", "--once").Check(t, 0, "allow, chk_", "")
 	}
-	if listed := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "probe").stdout; strings.Count(listed, "allow") != 2 ||
+	if listed := n.as(t, n.sample, false, "", "checks", "list", "--policy-id", "probe").Stdout; strings.Count(listed, "allow") != 2 ||
 		strings.Count(listed, "0.01 XTS") != 2 {
 		t.Errorf("recorded:\n%s", listed)
 	}
-	n.as(t, key, false, "", "probe", "--once", "--policy-id", "refund-desk").check(t, 3, "", "probe refused: forbidden: ")
-	n.as(t, n.sample, false, "", "probe", "--once", "--policy-id", "refund-desk").check(t, 3, "", "probe unexpected: the answer is block (")
-	n.as(t, "", false, "", "probe", "--once").check(t, 1, "", "SPENDGATE_API_KEY is not set")
+	n.as(t, key, false, "", "probe", "--once", "--policy-id", "refund-desk").Check(t, 3, "", "probe refused: forbidden: ")
+	n.as(t, n.sample, false, "", "probe", "--once", "--policy-id", "refund-desk").Check(t, 3, "", "probe unexpected: the answer is block (")
+	n.as(t, "", false, "", "probe", "--once").Check(t, 1, "", "SPENDGATE_API_KEY is not set")
 	away := n
 	away.url = "http://127.0.0.1:1"
-	away.as(t, key, false, "", "probe", "--once").check(t, 1, "", "probe unanswered: ")
+	away.as(t, key, false, "", "probe", "--once").Check(t, 1, "", "probe unanswered: ")
 
 	metrics := n.probe(t, key)
 	eventually := func(what string, names ...string) {
@@ -57,7 +59,7 @@ func TestProbe(t *testing.T) {
 	eventually("probes succeed", `spendgate_probe_success{deployment="cell-1"} 1`,
 		`spendgate_probes_total{deployment="cell-1",result="allowed"} 2`,
 		`spendgate_probe_duration_seconds_count{deployment="cell-1"} 2`, `spendgate_probe_last_success_timestamp_seconds{deployment="cell-1"} 1.`)
-	n.as(t, "", false, "", "keys", "update", keyID, "--active=false").has(t, 0, "inactive")
+	n.as(t, "", false, "", "keys", "update", keyID, "--active=false").Has(t, 0, "inactive")
 	eventually("a probe fails", `spendgate_probe_success{deployment="cell-1"} 0`,
 		`spendgate_probes_total{deployment="cell-1",result="refused"} 1`)
 }
@@ -65,11 +67,11 @@ func TestProbe(t *testing.T) {
 // probe runs the program until the test ends, and returns a function that reads its metrics.
 func (n devNode) probe(t *testing.T, key string) (metrics func() string) {
 	t.Helper()
-	log, ended := new(lockedLog), make(chan int, 1)
+	log, ended := new(clitest.Log), make(chan int, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		environ := []string{"SPENDGATE_API_URL=" + n.url, "SPENDGATE_API_KEY=" + key, "SPENDGATE_DEPLOYMENT=cell-1"}
-		ended <- run(ctx, process{strings.NewReader(""), new(bytes.Buffer), log, environ, false},
+		ended <- run(ctx, cli.Process{Stdout: new(bytes.Buffer), Stderr: log, Environ: environ},
 			[]string{"probe", "--every", "1s", "--listen", "127.0.0.1:0"})
 	}()
 	t.Cleanup(func() {
@@ -80,7 +82,7 @@ func (n devNode) probe(t *testing.T, key string) (metrics func() string) {
 	})
 	var found []string
 	for until := time.Now().Add(time.Minute); found == nil; time.Sleep(20 * time.Millisecond) {
-		if found = log.find(`metrics=(\S+)`); time.Now().After(until) {
+		if found = log.Find(`metrics=(\S+)`); time.Now().After(until) {
 			t.Fatal(log.String())
 		}
 	}

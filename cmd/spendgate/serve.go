@@ -17,6 +17,8 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
+	"spendgate/cmd/spendgate/auditcmd"
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	scripts "spendgate/deploy/postgres"
 	"spendgate/hotpath/guard"
@@ -31,14 +33,14 @@ const (
 )
 
 // serveCommand runs a node of a fleet, or checks that one could run.
-func serveCommand(flags *flag.FlagSet) action {
+func serveCommand(flags *flag.FlagSet) cli.Action {
 	check := flags.Bool("check", false, "look at the settings, PostgreSQL and Redis, change nothing, and end")
-	return func(ctx context.Context, p process, _ []string) error {
+	return func(ctx context.Context, p cli.Process, _ []string) error {
 		if *check {
 			return checkServe(ctx, p)
 		}
 		level := new(slog.LevelVar)
-		lines, log := newLogLines(p.stderr, func(w io.Writer) slog.Handler {
+		lines, log := newLogLines(p.Stderr, func(w io.Writer) slog.Handler {
 			return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
 		})
 		defer lines.flush()
@@ -49,15 +51,12 @@ func serveCommand(flags *flag.FlagSet) action {
 		for _, line := range slices.Compact(strings.Split(err.Error(), "\n")) {
 			log.Error("cannot serve", "error", line)
 		}
-		return loggedError{err}
+		return cli.ExitError{Err: err, Code: 1, Logged: true}
 	}
 }
 
-// loggedError is an error that was logged already.
-type loggedError struct{ error }
-
-func serve(ctx context.Context, p process, lines *logLines, log *slog.Logger, level *slog.LevelVar) error {
-	load := func() (config.Config, error) { return p.load(config.Serve) }
+func serve(ctx context.Context, p cli.Process, lines *logLines, log *slog.Logger, level *slog.LevelVar) error {
+	load := func() (config.Config, error) { return p.Load(config.Serve) }
 	c, err := load()
 	if err != nil {
 		return err
@@ -107,7 +106,7 @@ func newServeNode(ctx context.Context, c config.Config, ops *operations, log *sl
 		return nil, err
 	}
 	warmUp(ctx, store, log)
-	checkpoints, err := newCheckpoints(c, store, ops.registry, log)
+	checkpoints, err := auditcmd.NewCheckpoints(c, store, ops.registry, log)
 	if err != nil {
 		store.Close()
 		return nil, err
@@ -194,8 +193,8 @@ func hopeless(err error) bool {
 }
 
 // openQuietly loads the settings of serve and opens its store, for a command that looks at what serve needs and logs nothing.
-func openQuietly(ctx context.Context, p process) (c config.Config, store *postgres.Store, err error) {
-	if c, err = p.load(config.Serve); err != nil {
+func openQuietly(ctx context.Context, p cli.Process) (c config.Config, store *postgres.Store, err error) {
+	if c, err = p.Load(config.Serve); err != nil {
 		return c, nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -205,13 +204,13 @@ func openQuietly(ctx context.Context, p process) (c config.Config, store *postgr
 }
 
 // checkServe checks everything that serve needs.
-func checkServe(ctx context.Context, p process) error {
+func checkServe(ctx context.Context, p cli.Process) error {
 	c, store, err := openQuietly(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	_, err = newCheckpoints(c, store, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	_, err = auditcmd.NewCheckpoints(c, store, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	faults := []error{err}
 	f := lookAhead(ctx, c, store)
 	for _, d := range f.dependencies {
@@ -231,15 +230,15 @@ func checkServe(ctx context.Context, p process) error {
 	} else if forgotten {
 		told += "\nredis knows nothing of what was recorded last: it was emptied, or it is not the one that the other nodes use"
 	}
-	_, err = fmt.Fprintln(p.stdout, strings.Join(append([]string{told}, c.Notices...), "\n"))
+	_, err = fmt.Fprintln(p.Stdout, strings.Join(append([]string{told}, c.Notices...), "\n"))
 	return err
 }
 
 // migrateCommand brings the schema up to date, grants what nodes need, and ends.
-func migrateCommand(flags *flag.FlagSet) action {
+func migrateCommand(flags *flag.FlagSet) cli.Action {
 	service := flags.String("service", "", "grant `ROLE`, with which nodes connect, what they need, and revoke the rest")
-	return func(ctx context.Context, p process, _ []string) error {
-		c, err := p.load(config.Migrate)
+	return func(ctx context.Context, p cli.Process, _ []string) error {
+		c, err := p.Load(config.Migrate)
 		if err != nil {
 			return err
 		}
@@ -251,7 +250,7 @@ func migrateCommand(flags *flag.FlagSet) action {
 				return err
 			}
 		}
-		_, err = fmt.Fprintln(p.stdout, "the schema is up to date")
+		_, err = fmt.Fprintln(p.Stdout, "the schema is up to date")
 		return err
 	}
 }

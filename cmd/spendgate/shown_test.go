@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"spendgate/audit/verify"
 	"spendgate/bench/must"
 )
 
@@ -52,7 +50,8 @@ func labelsOfCommands(t *testing.T) map[string][]string {
 	newProbeMetrics(registry)
 	families := must.Get(gatherer.Gather())(t)
 	path := filepath.Join(t.TempDir(), "verify.prom")
-	must.Do(t, writeMetrics(path, "cell-1", verify.Summary{}, nil, time.Now()))
+	runWith(t, []string{"SPENDGATE_DEPLOYMENT=cell-1"}, "", "audit", "verify", "--data-dir", path, "--metrics-file", path).
+		Check(t, 1, "", "--data-dir")
 	file := must.Get(os.Open(path))(t)
 	defer file.Close() //nolint:errcheck // it was only read
 	parser := expfmt.NewTextParser(model.UTF8Validation)

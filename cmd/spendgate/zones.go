@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/postgres"
+	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	"spendgate/hotpath/policy"
 )
@@ -83,18 +84,18 @@ func (z *zones) look(ctx context.Context) error {
 	return nil
 }
 
-func zonesCommand() command {
-	return command{
-		name: "zones", summary: "make this build's time zones those of the deployment", setup: setZones,
-		details: "A node with newer time zones than the deployment's does so by itself when it starts, and a rolling upgrade may be\n" +
+func zonesCommand() cli.Command {
+	return cli.Command{
+		Name: "zones", Summary: "make this build's time zones those of the deployment", Setup: setZones,
+		Details: "A node with newer time zones than the deployment's does so by itself when it starts, and a rolling upgrade may be\n" +
 			"undone for a day. Run it with SPENDGATE_DATABASE_URL to go back to an older build after that. Nodes with the time\n" +
 			"zones before are ready for 24 hours more. The change is on record.",
 	}
 }
 
-func setZones(*flag.FlagSet) action {
-	return func(ctx context.Context, p process, _ []string) error {
-		c, err := p.load(config.Migrate)
+func setZones(*flag.FlagSet) cli.Action {
+	return func(ctx context.Context, p cli.Process, _ []string) error {
+		c, err := p.Load(config.Migrate)
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func setZones(*flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(p.stdout, "the deployment has the time zones %s; before, it had %q\n", own, in.Release)
+		_, err = fmt.Fprintf(p.Stdout, "the deployment has the time zones %s; before, it had %q\n", own, in.Release)
 		return err
 	}
 }

@@ -1,0 +1,20 @@
+package policycmd
+
+import (
+	"testing"
+
+	"spendgate/cmd/spendgate/cli"
+	"spendgate/cmd/spendgate/cli/clitest"
+)
+
+func root() cli.Command { return cli.Command{Sub: []cli.Command{Command()}} }
+
+func newFakeNode(t *testing.T, answers ...string) *clitest.Node {
+	t.Helper()
+	return clitest.NewNode(t, root(), answers...)
+}
+
+func runWith(t *testing.T, environ []string, stdin string, args ...string) clitest.Result {
+	t.Helper()
+	return clitest.Run(t, root(), environ, stdin, args...)
+}
