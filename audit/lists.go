@@ -26,6 +26,8 @@ type Lists interface {
 	Violations(ctx context.Context, q ViolationQuery) (ViolationPage, error)
 	// ListChecks returns a page, newest first.
 	ListChecks(ctx context.Context, q CheckQuery) (CheckPage, error)
+	// CheckSums adds up the checks that ListChecks lists, whatever the query's Limit and Payment.
+	CheckSums(ctx context.Context, q CheckQuery) (*CheckSums, error)
 	// CheckCounts returns the numbers of checks by time and decision, in the order of time and without
 	// zeros. Checks of archived days are counted, too. It fails with ErrTooMany, or with ErrArchived,
 	// if the query requires reading single checks.
@@ -42,6 +44,7 @@ type ViolationQuery struct {
 	Before     spend.ID     // only smaller IDs: the position of the cursor
 	Limit      int
 
+	Amounts
 	Bounds
 }
 

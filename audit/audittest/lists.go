@@ -67,6 +67,7 @@ func checkListing(t *testing.T, s Subject) {
 		want := slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !selects(&q, c) })
 		q.Limit, q.Examine = 100, 1000
 		mustWalk(t, s, q, want)
+		mustSum(t, s, q, want)
 		if i%11 == 0 { // paging does not depend on the filters
 			q.Limit, q.Examine = 3, 7
 			mustWalk(t, s, q, want)

@@ -168,6 +168,7 @@ func listTests() []test {
 		{"CheckCounts", checkCounts},
 		{"CheckCountsRace", checkCountsRace},
 		{"CheckCountsAreBounded", checkCountsAreBounded},
+		{"CheckSums", checkSums},
 		{"PolicyListing", policyListing},
 		{"PolicyPagesAreBounded", policyPagesAreBounded},
 		{"Immutable", immutable},

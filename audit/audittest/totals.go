@@ -93,6 +93,9 @@ func (h *history) query() audit.ViolationQuery {
 	if h.IntN(3) == 0 {
 		q.PolicyID = []string{"policy-1", "policy-3", "unknown"}[h.IntN(3)]
 	}
+	if h.IntN(4) == 0 {
+		q.Amounts = audit.Amounts{AmountFrom: new(amount("9.5")), AmountTo: new(amount("250"))}
+	}
 	q.ActionType = spend.ActionType(h.IntN(len(spend.ActionTypes) + 1))
 	q.Effect = spend.Effect(h.IntN(3))
 	instant := func() time.Time {

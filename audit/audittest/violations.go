@@ -24,7 +24,7 @@ func matches(q audit.ViolationQuery, v audit.Violation) bool {
 	return (q.AgentID == "" || q.AgentID == v.AgentID) &&
 		(q.PolicyID == "" || q.PolicyID == v.PolicyID) &&
 		(q.ActionType == spend.Unspecified || q.ActionType == v.ActionType) &&
-		(q.Effect == spend.Allow || q.Effect == v.Effect) &&
+		(q.Effect == spend.Allow || q.Effect == v.Effect) && q.Select(v.Amount) &&
 		(q.From.IsZero() || !at.Before(q.From.Truncate(time.Millisecond))) &&
 		(q.To.IsZero() || !at.After(q.To))
 }

@@ -49,7 +49,7 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 	}
 	left := q.Examine
 	for _, start := range starts {
-		query, args := checksQuery(&q, start, end, left, q.Limit+1-len(page.Checks))
+		query, args := checksQuery(columnList(chain.Checks()), &q, start, end, left, q.Limit+1-len(page.Checks))
 		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // the rows return its error
 		checks, err := pgx.CollectRows(rows, scanCheck)
 		if err != nil {
@@ -138,9 +138,9 @@ func collectIn[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], que
 }
 
 // checksQuery selects the newest checks that match among the newest of a range.
-func checksQuery(q *audit.CheckQuery, start, end spend.ID, examine, limit int) (string, []any) {
+func checksQuery(columns string, q *audit.CheckQuery, start, end spend.ID, examine, limit int) (string, []any) {
 	var text query
-	text.add("SELECT " + columnList(chain.Checks()) + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
+	text.add("SELECT " + columns + " FROM (SELECT * FROM checks WHERE check_id >= ").arg([16]byte(start))
 	text.add(" AND check_id < ").arg([16]byte(end))
 	text.add(" ORDER BY check_id DESC LIMIT " + strconv.Itoa(examine) + ") AS examined WHERE true")
 	text.matching(q, limit)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -95,7 +96,7 @@ func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 	}
 	left, found := q.Examine, 0
 	for _, start := range starts {
-		query, args := checksQuery(&q, start, end, left, q.Limit+1-found)
+		query, args := checksQuery(columnList(chain.Checks()), &q, start, end, left, q.Limit+1-found)
 		look(query, args)
 		matches := len(texts(t, tx, "SELECT 'one' FROM ("+inline(query, args)+") AS matching"))
 		if found += matches; found > q.Limit {
@@ -167,7 +168,7 @@ func TestCheckPlans(t *testing.T) {
 		if q.AgentID == "" && q.Effect == nil && q.From.IsZero() || q.Effect != nil && *q.Effect == spend.Allow {
 			continue // too many to read them all
 		}
-		plain, args := checksQuery(&q, spend.ID{}, audit.MaxID(), listedRows, listedRows)
+		plain, args := checksQuery(columnList(chain.Checks()), &q, spend.ID{}, audit.MaxID(), listedRows, listedRows)
 		low, end := q.IDRange()
 		plain = fmt.Sprintf("SELECT check_id::text FROM (%s) AS matching WHERE check_id >= '%x' AND check_id < '%x'", inline(plain, args),
 			low, end)

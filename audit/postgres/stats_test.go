@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -106,4 +107,25 @@ func TestRecountChecks(t *testing.T) {
 	}
 	statement(t, url, "SELECT recount_checks()")
 	check("recounted there")
+}
+
+// TestSumsOfArchived: sums say since when no day is archived.
+func TestSumsOfArchived(t *testing.T) {
+	url := migrated(t)
+	s := open(t, url, true)
+	must.Do(t, audittest.Record(t.Context(), s, minimal(newFence(t, s))))
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	sums := func(q audit.CheckQuery, since time.Time) {
+		t.Helper()
+		q.Examine = 2
+		if got := must.Get(s.CheckSums(t.Context(), q))(t); !got.Since.Equal(since) || got.Of[spend.Allow] != 1 {
+			t.Errorf("%+v, want since %v", got, since)
+		}
+	}
+	sums(audit.CheckQuery{}, time.Time{})
+	statement(t, url, fmt.Sprintf("INSERT INTO archived_days (day, rows, manifest_sha256) SELECT '%s'::date - n, 1, sha256('') FROM (VALUES (1), (3)) AS v (n)",
+		today.Format(time.DateOnly)))
+	sums(audit.CheckQuery{From: today}, time.Time{})
+	sums(audit.CheckQuery{From: today.Add(-time.Millisecond)}, today)
+	sums(audit.CheckQuery{}, today)
 }

@@ -30,7 +30,7 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page au
 
 func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	s := selectionOf(q)
-	if q.Bound() || q.PolicyID != "" {
+	if q.Bound() || q.PolicyID != "" || q.Amounts != (audit.Amounts{}) {
 		return s.readBound(ctx, tx, q)
 	}
 	c, err := readCounted(ctx, tx, s)

@@ -10,7 +10,7 @@ import (
 )
 
 // readBound is readPage for a key that may not see all violations (S31), and for violations of one
-// policy. There are no counts for these, so it counts the violations of the range one by one.
+// policy or of some amounts. There are no counts for these, so it counts the violations of the range one by one.
 func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	var count query
 	count.add("SELECT count(*) FROM violations WHERE id >= greatest(").arg([16]byte(s.low))
@@ -37,6 +37,7 @@ func (s selection) readBound(ctx context.Context, tx pgx.Tx, q audit.ViolationQu
 func (s selection) filterBound(to *query, q audit.ViolationQuery) {
 	s.filter(to)
 	to.is("policy_id", q.PolicyID)
+	to.amounts(q.Amounts)
 	to.within(q.Bounds)
 }
 

@@ -3,8 +3,10 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 )
 
 // ListChecks implements audit.Lists, in one snapshot.
@@ -23,6 +25,26 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	}
 	examined += " check_id >= ? AND check_id < ? ORDER BY check_id DESC LIMIT "
 	w := where{args: append(of, q.Examine)}
+	w.matching(&q)
+	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns.String()+" FROM (SELECT *"+examined+
+		"?) AS examined WHERE true"+w.text+
+		" ORDER BY check_id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+	if err != nil {
+		return page, err
+	}
+	if page.Cut(q.Limit); page.More {
+		return page, nil
+	}
+	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", append(of, q.Examine-1)...)
+	if errors.Is(err, audit.ErrNotFound) { // there are fewer
+		return page, nil
+	}
+	page.More = err == nil
+	return page, err
+}
+
+// matching adds the conditions of a query on checks that are examined.
+func (w *where) matching(q *audit.CheckQuery) {
 	w.is("agent_id", q.AgentID)
 	w.is("policy_id", q.PolicyID)
 	w.is("counterparty", q.Counterparty)
@@ -45,19 +67,45 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 		w.and("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = ?", string(q.Outcome))
 	}
 	w.within(q.Bounds)
-	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns.String()+" FROM (SELECT *"+examined+
-		"?) AS examined WHERE true"+w.text+
-		" ORDER BY check_id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+}
+
+// CheckSums implements audit.Lists, in one snapshot.
+func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.CheckSums, error) {
+	const doing = "cannot add checks up"
+	tx, err := s.reader.BeginTx(ctx, nil)
 	if err != nil {
-		return page, err
+		return nil, unavailable(doing, err)
 	}
-	if page.Cut(q.Limit); page.More {
-		return page, nil
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	low, end := q.IDRange()
+	var since time.Time
+	oldest, err := one(ctx, tx, doing, scanID, "SELECT check_id FROM checks WHERE check_id >= ? AND check_id < ? ORDER BY check_id DESC"+
+		" LIMIT 1 OFFSET ?", low[:], end[:], q.Examine-1)
+	switch {
+	case err == nil:
+		low, since = oldest, oldest.Time()
+	case !errors.Is(err, audit.ErrNotFound): // there are as many
+		return nil, err
 	}
-	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", append(of, q.Examine-1)...)
-	if errors.Is(err, audit.ErrNotFound) { // there are fewer
-		return page, nil
+	w := where{args: []any{low[:], end[:]}}
+	w.matching(&q)
+	sums := audit.NewSumming()
+	_, err = collect(ctx, tx, doing, func(row scanner) (_ struct{}, err error) {
+		var c audit.Summed
+		var amount, reason string
+		if err := row.Scan(&c.Agent, &c.Counterparty, &c.Currency, &amount, known(&c.Effect, spend.ParseEffect), &c.Rule.PolicyID,
+			&c.Rule.RuleID, &reason); err != nil {
+			return struct{}{}, err
+		}
+		c.Rule.Reason = spend.Reason(reason)
+		if c.Amount, err = spend.ParseAmount(amount); err == nil {
+			sums.Add(&c)
+		}
+		return struct{}{}, err
+	}, "SELECT agent_id, counterparty, currency, amount, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, '')"+
+		" FROM checks AS examined WHERE check_id >= ? AND check_id < ?"+w.text, w.args...)
+	if err != nil {
+		return nil, err
 	}
-	page.More = err == nil
-	return page, err
+	return sums.Sums(since), nil
 }

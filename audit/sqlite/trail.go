@@ -227,6 +227,7 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	if q.Effect != spend.Allow {
 		w.and("decision = ?", q.Effect.String())
 	}
+	w.amounts(q.Amounts)
 	w.within(q.Bounds)
 	if page.Total, err = one(ctx, tx, "cannot count violations", scalar[int64], "SELECT count(*) FROM violations"+w.text,
 		w.args...); err != nil {

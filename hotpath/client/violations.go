@@ -19,11 +19,13 @@ type ViolationQuery struct {
 	AgentID    string     `json:"agent_id,omitempty"`
 	PolicyID   string     `json:"policy_id,omitempty"`
 	ActionType ActionType `json:"action_type,omitempty"`
-	Decision   Decision   `json:"decision,omitempty"` // Block or Escalate
-	From       string     `json:"from,omitempty"`     // an RFC 3339 time or a date, which is its whole UTC day
-	To         string     `json:"to,omitempty"`       // the same; both are inclusive
-	Limit      int        `json:"limit,omitempty"`    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor     string     `json:"cursor,omitempty"`   // Pagination.NextCursor of a page of the same query
+	Decision   Decision   `json:"decision,omitempty"`    // Block or Escalate
+	AmountFrom string     `json:"amount_from,omitempty"` // inclusive, in whatever currency, as is AmountTo
+	AmountTo   string     `json:"amount_to,omitempty"`
+	From       string     `json:"from,omitempty"`   // an RFC 3339 time or a date, which is its whole UTC day
+	To         string     `json:"to,omitempty"`     // the same; both are inclusive
+	Limit      int        `json:"limit,omitempty"`  // a page's, 1 to 100; 0 is the service's default of 20
+	Cursor     string     `json:"cursor,omitempty"` // Pagination.NextCursor of a page of the same query
 }
 
 // ViolationPage is one page, newest first.
@@ -32,7 +34,7 @@ type ViolationPage = Page[Violation]
 func (q ViolationQuery) request(cursor string) request {
 	return get("/v1/violations", map[string]string{
 		"agent_id": q.AgentID, "policy_id": q.PolicyID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
-		"from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": cursor,
+		"amount_from": q.AmountFrom, "amount_to": q.AmountTo, "from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": cursor,
 	})
 }
 

@@ -95,6 +95,7 @@ type records interface {
 	CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error)
 	ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error)
 	CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.CheckCount, error)
+	CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.CheckSums, error)
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
 	Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error)
 	ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error)

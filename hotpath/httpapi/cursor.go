@@ -22,12 +22,14 @@ const checkBytes = 12
 type filterSum [sha256.Size]byte
 
 // violationFilters is the filterSum of a query; position and limit are no filters.
-func violationFilters(q *audit.ViolationQuery) filterSum {
+func violationFilters(q *audit.ViolationQuery, amounts ...string) filterSum {
 	b := append(make([]byte, 0, 64), "violations 1\x00"...)
 	b = append(b, byte(q.ActionType), byte(q.Effect))
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.To.IsZero(), q.To.UnixMilli())
-	b = append(append(b, q.PolicyID...), 0)
+	for _, s := range append(amounts, q.PolicyID) {
+		b = append(append(b, s...), 0)
+	}
 	b = append(b, q.AgentID...)
 	return sha256.Sum256(b)
 }

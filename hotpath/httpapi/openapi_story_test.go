@@ -110,8 +110,8 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/checks?outcome=in_doubt", "", 200, true)
 	d.send("GET", "/v1/events?type=check.redeemed,check.in_doubt", "", 200, true)
 
-	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01", "", 200, true)
-	d.send("GET", "/v1/violations?limit=1&action_type=refund&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "",
+	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&amount_from=0&amount_to=9999.5&from=2020-01-01", "", 200, true)
+	d.send("GET", "/v1/violations?limit=1&action_type=refund&amount_from=0&amount_to=9999.5&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "",
 		200, true)
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
 	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
@@ -119,6 +119,9 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", stats+"day", "", 200, true)
 	d.send("GET", stats+"week", "", 422, false)
 	d.send("GET", "/v1/stats?from=1969-12-31&to=1970-01-01&step=day", "", 422, true)
+	d.send("GET", "/v1/sums?from=2020-01-01&principal=x", "", 200, true)
+	d.send("GET", "/v1/sums", "", 200, true)
+	d.send("GET", "/v1/sums?from=2020-01-02&to=2020-01-01", "", 422, true)
 
 	const withBudgets = `{"policy_id":"b","name":"n","rules":[
 		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"usd","max_count":50,"per":["agent_id"],"window":"day"}},
@@ -340,6 +343,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("PATCH", keyPath, `{"rate_limit_rpm":1}`, 200, true, admin)
 	d.send("GET", "/v1/violations", "", 429, true)
 	d.send("GET", stats+"day", "", 429, true)
+	d.send("GET", "/v1/sums", "", 429, true)
 	d.send("POST", "/v1/checks", check("8"), 429, true)
 	d.send("PATCH", keyPath, `{"active":false}`, 200, true, admin)
 	d.send("GET", "/v1/policies/p", "", 401, true)

@@ -95,6 +95,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/stats", endpoint{method: "GET", serve: a.getStats, scope: spend.ChecksRead})
+	a.at(r, "/v1/sums", endpoint{method: "GET", serve: a.getSums, scope: spend.ChecksRead})
 	a.addAdmin(r)
 	a.at(r, "/health", endpoint{method: "GET", serve: a.getHealth, free: true})
 	a.at(r, "/openapi.yaml", endpoint{method: "GET", serve: a.getOpenAPI, free: true})

@@ -27,7 +27,7 @@ func (a *API) getViolations(x *exchange) error {
 func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 	var faults spend.Faults
 	q := audit.ViolationQuery{Limit: defaultPage}
-	values := parameters(query, &faults, "agent_id", "policy_id", "action_type", "decision", "from", "to", "limit", "cursor")
+	values := parameters(query, &faults, "agent_id", "policy_id", "action_type", "decision", "amount_from", "amount_to", "from", "to", "limit", "cursor")
 	q.AgentID, q.PolicyID, q.ActionType = queryWhat(values, &faults)
 	if s, given := values["decision"]; given {
 		var ok bool
@@ -36,7 +36,8 @@ func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 		}
 	}
 	q.From, q.To = queryRange(values, &faults)
-	filters := violationFilters(&q)
+	q.Amounts = queryAmounts(values, &faults)
+	filters := violationFilters(&q, values["amount_from"], values["amount_to"])
 	q.Limit, q.Before = queryPageBefore(values, filters, &faults)
 	return q, filters, faults.Err()
 }

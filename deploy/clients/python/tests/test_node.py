@@ -163,6 +163,8 @@ def test_backtests(node: Spendgate, policy: str) -> None:
     day = node.check("spend", amount=150, counterparty="backtest", **ACTION).timestamp.date()
     stats = node.stats(from_=day, to=day, step="day", policy_id=policy)
     assert stats.total.allow == stats.data[0].allow > 0
+    sums = node.sums(policy_id=policy, counterparty="backtest", from_=day)
+    assert sums.since is None and [(s.currency, s.allow) for s in sums.amounts] == [("USD", Decimal(150))]
     rules = [{"rule_id": "cap", "rule_type": "max_amount", "parameters": {"limit": 149, "currency": "USD"}}]
     asked = node.create_backtest(policy_id=policy, rules=rules, from_=day, to=day)
     while not (found := node.backtest(asked.backtest_id)).ended:

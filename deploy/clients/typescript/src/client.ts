@@ -102,6 +102,11 @@ export class Spendgate {
     return this.#get("/v1/stats", query, having("step"), call);
   }
 
+  /** sums adds up the amounts of checks by currency and decision: of the newest 100,000 of the range, if since is set. */
+  sums(query: T.SumsQuery = {}, call?: CallOptions): Promise<T.Sums> {
+    return this.#get("/v1/sums", query, having("amounts"), call);
+  }
+
   /** simulate judges up to 100 actions, or 10 without an API key, and records nothing. Its results permit nothing. */
   simulate(
     policyId: string,

@@ -259,6 +259,42 @@ export interface components {
             /** @description The sums of all buckets. */
             total: components["schemas"]["DecisionCounts"];
         };
+        Sums: {
+            /** @description Nothing older was looked at. null: the whole range was. */
+            since: components["schemas"]["Timestamp"] | null;
+            checks: components["schemas"]["DecisionCounts"];
+            /** @description In the order of their currencies. */
+            amounts: components["schemas"]["CurrencySum"][];
+            /** @description The ten of most checks. */
+            agents: components["schemas"]["AgentCount"][];
+            /** @description The ten of most checks. */
+            counterparties: components["schemas"]["CounterpartyCount"][];
+            /** @description The ten that blocked or escalated most checks. */
+            rules: components["schemas"]["RuleCount"][];
+        };
+        CurrencySum: {
+            currency: string;
+            allow: components["schemas"]["Sum"];
+            block: components["schemas"]["Sum"];
+            escalate: components["schemas"]["Sum"];
+        };
+        AgentCount: {
+            agent_id: string;
+            /** Format: int64 */
+            checks: number;
+        };
+        CounterpartyCount: {
+            counterparty: string;
+            /** Format: int64 */
+            checks: number;
+        };
+        RuleCount: {
+            policy_id: string;
+            rule_id: string;
+            reason_code: components["schemas"]["ReasonCode"];
+            /** Format: int64 */
+            checks: number;
+        };
         DecisionCounts: {
             /** Format: int64 */
             allow: number;
@@ -1385,6 +1421,10 @@ export interface components {
             action_type?: components["schemas"]["ActionType"];
             /** @enum {string} */
             decision?: "block" | "escalate";
+            /** @description Inclusive, in whatever currency. */
+            amount_from?: string;
+            /** @description Inclusive. */
+            amount_to?: string;
             /** @description Inclusive. An RFC 3339 time, UTC without an offset, or a date for the start of its UTC day. */
             from?: string;
             /** @description Inclusive. An RFC 3339 time, UTC without an offset, or a date for the end of its UTC day. */
@@ -1404,6 +1444,17 @@ export interface components {
             step: "minute" | "hour" | "day";
             policy_id?: components["schemas"]["PolicyID"];
             agent_id?: string;
+        };
+        GetSumsQuery: {
+            agent_id?: string;
+            policy_id?: components["schemas"]["PolicyID"];
+            counterparty?: string;
+            /** @description The principal of the API key that asked. */
+            principal?: string;
+            /** @description Inclusive. An RFC 3339 time, UTC without an offset, or a date for the start of its UTC day. */
+            from?: string;
+            /** @description Inclusive. An RFC 3339 time, UTC without an offset, or a date for the end of its UTC day. */
+            to?: string;
         };
         ListKeysQuery: {
             /** @default 20 */
@@ -1457,6 +1508,11 @@ export type CheckRecord = components['schemas']['CheckRecord'];
 export type Simulation = components['schemas']['Simulation'];
 export type StatsBucket = components['schemas']['StatsBucket'];
 export type Stats = components['schemas']['Stats'];
+export type Sums = components['schemas']['Sums'];
+export type CurrencySum = components['schemas']['CurrencySum'];
+export type AgentCount = components['schemas']['AgentCount'];
+export type CounterpartyCount = components['schemas']['CounterpartyCount'];
+export type RuleCount = components['schemas']['RuleCount'];
 export type DecisionCounts = components['schemas']['DecisionCounts'];
 export type SimulationSummary = components['schemas']['SimulationSummary'];
 export type Rule = components['schemas']['Rule'];
@@ -1562,6 +1618,7 @@ export type ListBudgetsQuery = components['schemas']['ListBudgetsQuery'];
 export type ListEventsQuery = components['schemas']['ListEventsQuery'];
 export type ListViolationsQuery = components['schemas']['ListViolationsQuery'];
 export type GetStatsQuery = components['schemas']['GetStatsQuery'];
+export type GetSumsQuery = components['schemas']['GetSumsQuery'];
 export type ListKeysQuery = components['schemas']['ListKeysQuery'];
 export type ListSessionsQuery = components['schemas']['ListSessionsQuery'];
 export type ListDeliveriesQuery = components['schemas']['ListDeliveriesQuery'];

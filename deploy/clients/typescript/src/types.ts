@@ -8,9 +8,10 @@ export type {
   ActionType, Approval, ApprovalItem, ApprovalStatus, BacktestProgress, BacktestState, BacktestStatus, Backtest, BacktestSummary, Budget, Changes, Freeze, Grant,
   CheckRecord, Decision, DecisionCounts, Delivery, Draft, DraftApproval, DraftDecision, DraftReport, Event, EventPage, Flip, Health, Key, KeyChange,
   NewKey, NewWebhook, Outcome, OutcomeStatus, Payment, Policy, PolicyVersion, RecordedAction, RecordedRedemption, Report, ReportCell,
-  ReportEffects, ReportPeak, Rule, Session, Stats, Timestamp, Verdict, Violation, WaitingDraft, Webhook,
+  ReportEffects, ReportPeak, Rule, Session, Stats, Sums, Timestamp, Verdict, Violation, WaitingDraft, Webhook,
   ListChecksQuery as CheckQuery, ListApprovalsQuery as ApprovalQuery, ListBudgetsQuery as BudgetQuery, ListViolationsQuery as ViolationQuery,
   ListEventsQuery as EventQuery, ListBacktestsQuery as BacktestQuery, ListFreezesQuery as FreezeQuery, ListGrantsQuery as GrantQuery, GetStatsQuery as StatsQuery,
+  GetSumsQuery as SumsQuery,
 } from "./generated.js";
 
 /** Any JSON. ExactNumber is a number that a JavaScript number cannot represent exactly. */

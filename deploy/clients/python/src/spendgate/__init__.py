@@ -44,6 +44,7 @@ from .types import (
     Session,
     Simulation,
     Stats,
+    Sums,
     Violation,
     Webhook,
 )
@@ -54,5 +55,5 @@ __all__ = [
     "BadKey", "BadSignature", "Blocked", "Budget", "CheckOutcome", "CheckRecord", "Delivery", "Denied", "Differs", "Escalated",
     "Event", "Flip", "Frozen", "InDoubt", "Key", "Listing", "NewKey", "NewWebhook", "NoAnswer", "NoDecision", "NotCarriedOut", "Outcome",
     "Page", "Payment", "Permit", "Policy", "Redemption", "Result", "Session", "Simulation", "Spendgate", "SpendgateError",
-    "Stats", "Told", "Tool", "Unanswered", "Violation", "Webhook", "tool", "verify_webhook",
+    "Stats", "Sums", "Told", "Tool", "Unanswered", "Violation", "Webhook", "tool", "verify_webhook",
 ]

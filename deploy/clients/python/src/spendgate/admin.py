@@ -264,6 +264,21 @@ def stats(
     return fetch(settings, get("/v1/stats", given), t.Stats)
 
 
+def sums(
+    settings: Settings,
+    *,
+    agent_id: str | None = None,
+    policy_id: str | None = None,
+    counterparty: str | None = None,
+    principal: str | None = None,
+    from_: str | date | None = None,
+    to: str | date | None = None,
+) -> Steps[t.Sums]:
+    """Adds up the amounts of checks by currency and decision: of the newest 100,000 of the range, if `since` is set."""
+    given = {name.rstrip("_"): value for name, value in _given(locals()).items()}
+    return fetch(settings, get("/v1/sums", given), t.Sums)
+
+
 def create_key(
     settings: Settings,
     *,

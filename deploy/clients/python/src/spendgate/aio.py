@@ -157,6 +157,7 @@ class AsyncSpendgate(gate.Gate):
     backtests = _listing(admin.backtests)
     flips = _listing(admin.flips)
     stats = _awaiting(admin.stats)
+    sums = _awaiting(admin.sums)
     create_key = _awaiting(admin.create_key)
     update_key = _awaiting(admin.update_key)
     keys = _listing(admin.keys)

@@ -302,6 +302,8 @@ def violations(
     policy_id: str | None = None,
     action_type: t.ActionType | None = None,
     decision: Literal["block", "escalate"] | None = None,
+    amount_from: str | None = None,
+    amount_to: str | None = None,
     from_: When = None,
     to: When = None,
     limit: int | None = None,

@@ -129,6 +129,7 @@ class Spendgate(gate.Gate):
     backtests = _listing(admin.backtests)
     flips = _listing(admin.flips)
     stats = _blocking(admin.stats)
+    sums = _blocking(admin.sums)
     create_key = _blocking(admin.create_key)
     update_key = _blocking(admin.update_key)
     keys = _listing(admin.keys)

@@ -29,6 +29,11 @@ __all__ = [
     "Simulation",
     "StatsBucket",
     "Stats",
+    "Sums",
+    "CurrencySum",
+    "AgentCount",
+    "CounterpartyCount",
+    "RuleCount",
     "DecisionCounts",
     "SimulationSummary",
     "Rule",
@@ -260,6 +265,49 @@ class Stats:
     data: list[StatsBucket]
     # The sums of all buckets.
     total: DecisionCounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    # Nothing older was looked at. null: the whole range was.
+    since: datetime | None = None
+    checks: DecisionCounts
+    # In the order of their currencies.
+    amounts: list[CurrencySum]
+    # The ten of most checks.
+    agents: list[AgentCount]
+    # The ten of most checks.
+    counterparties: list[CounterpartyCount]
+    # The ten that blocked or escalated most checks.
+    rules: list[RuleCount]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrencySum:
+    currency: str
+    allow: Decimal
+    block: Decimal
+    escalate: Decimal
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentCount:
+    agent_id: str
+    checks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterpartyCount:
+    counterparty: str
+    checks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleCount:
+    policy_id: str
+    rule_id: str
+    reason_code: str
+    checks: int
 
 
 @dataclass(frozen=True, kw_only=True)

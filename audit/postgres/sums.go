@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
+)
+
+const (
+	summedColumns = "agent_id, counterparty, currency, amount::text, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, '')"
+	// archivedUntil selects when the last archived day of a range of IDs ends; null if none is archived.
+	archivedUntil = `SELECT (max(day) + 1)::timestamp AT TIME ZONE 'UTC' FROM archived_days
+		WHERE day >= day_of($1) AND day <= day_of($2)`
+)
+
+// CheckSums implements audit.Lists. It reads checks as ListChecks does.
+func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (sums *audit.CheckSums, err error) {
+	err = s.list(ctx, "cannot add checks up", func(ctx context.Context, db *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+			sums, err = sumChecks(ctx, tx, &q)
+			return err
+		})
+	})
+	return sums, err
+}
+
+func sumChecks(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery) (*audit.CheckSums, error) {
+	low, end := q.IDRange()
+	var since time.Time
+	var archived *time.Time
+	if err := tx.QueryRow(ctx, archivedUntil, [16]byte(low), [16]byte(end)).Scan(&archived); err != nil {
+		return nil, err
+	}
+	if archived != nil {
+		low, since = audit.FirstID(archived.UnixMilli()), archived.UTC()
+	}
+	starts, err := listingStarts(ctx, tx, low, end)
+	if err != nil {
+		return nil, err
+	}
+	sums, left := audit.NewSumming(), q.Examine
+	for _, start := range starts {
+		if err := addSums(ctx, tx, sums, q, start, end, left); err != nil {
+			return nil, err
+		}
+		var examined int
+		if err := tx.QueryRow(ctx, examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)); err != nil {
+			return nil, err
+		}
+		if left -= examined; left == 0 {
+			return sums.Sums(end.Time()), nil
+		}
+		end = start
+	}
+	return sums.Sums(since), nil
+}
+
+// addSums adds the checks of a range that match, among the newest of it.
+func addSums(ctx context.Context, tx pgx.Tx, sums *audit.Summing, q *audit.CheckQuery, start, end spend.ID, examine int) error {
+	query, args := checksQuery(summedColumns, q, start, end, examine, examine)
+	rows, err := tx.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	var c audit.Summed
+	var amount, reason string
+	var effect byte
+	_, err = pgx.ForEachRow(rows, []any{
+		&c.Agent, &c.Counterparty, &c.Currency, &amount, &effect, &c.Rule.PolicyID, &c.Rule.RuleID, &reason,
+	}, func() (err error) {
+		c.Effect, c.Rule.Reason = effectOf(effect), spend.Reason(reason)
+		if c.Amount, err = spend.ParseAmount(amount); err == nil {
+			sums.Add(&c)
+		}
+		return err
+	})
+	return err
+}
