@@ -169,7 +169,7 @@ func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 }
 
 // G7, F10: the client retries at once after its 500, while the commit is still
-// in progress. It is given the recorded answer, not called a duplicate (F26).
+// in progress. It is given the recorded answer, not called a duplicate.
 func TestOrphanRetriedAtOnce(t *testing.T) {
 	for retryOn := range 2 {
 		t.Run(fmt.Sprint("node ", retryOn), inVirtualTime(func(t *testing.T) {

@@ -27,7 +27,7 @@ func (n *node) expireIn(d time.Duration) {
 
 // S60: an escalation whose approval expired leaves no fingerprint, from the moment at
 // which it shows as expired, on every node, also in windows read from the record. Of many
-// at once one passes (F91, F92).
+// at once one passes (F91).
 func TestExpiredApprovalLeavesNoFingerprint(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		const soon = 2 * time.Second // the check that meets it comes before

@@ -116,7 +116,7 @@ func TestReleasedSuccessorLeavesLongerWindows(t *testing.T) {
 	}
 }
 
-// F71: an orphan that was released is nobody's answer.
+// An orphan that was released is nobody's answer.
 func TestReleasedOrphanIsNotGiven(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		action := refundOf(t, "10", "c")
@@ -224,7 +224,7 @@ func TestReleaseMakesRoom(t *testing.T) {
 }
 
 // S61: who asked, by API key, principal or owner, as of the check and as of now, gives
-// nothing back, and corrects nothing so (F101).
+// nothing back, and corrects nothing so.
 func TestAskerGivesNothingBack(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)

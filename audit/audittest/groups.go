@@ -128,7 +128,7 @@ func approvalGroups(t *testing.T, s Subject) {
 	mustBe(t, s, asked, audit.ApprovalDenied)
 }
 
-// approvalGroupsChange: a decision counts for the groups of the key at its time (F121).
+// approvalGroupsChange: a decision counts for the groups of the key at its time.
 func approvalGroupsChange(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{"sue": {"support"}, "fay": {"finance"}, "tom": {"support"}})

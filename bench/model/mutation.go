@@ -55,7 +55,7 @@ const (
 	SeenHidesRelease                      // F69: a holder once found recorded is not asked about again
 	ReleasedStayLive                      // F70: LivePasses returns released passes
 	ReleasedAreLoaded                     // F70: the loader loads released passes
-	ReleasedAdopted                       // F71: an orphan is handed out although it was released
+	ReleasedAdopted                       // an orphan is handed out although it was released
 	RestoredWithoutClaim                  // F97: a correction claims no fingerprint
 	RestoredClaimReleased                 // F97: the claim is released, and the check does not get the name
 	RestoredInAnotherEpoch                // F98: the correction is committed in the epoch then in force
@@ -87,6 +87,6 @@ const (
 	AgainPassesWaiting                    // F89: judge_again passes an escalated holder
 	ExpiryForgotten                       // F82: an expiry that is recorded decides nothing
 	ExpiredByClock                        // F91: an approval frees the fingerprint once a look-up finds it out of time
-	ExpiredHolds                          // F92: a check whose approval has expired is met like a pass
-	ExpiredStaysLive                      // F92: LivePasses returns a pass whose approval has expired
+	ExpiredHolds                          // a check whose approval has expired is met like a pass
+	ExpiredStaysLive                      // LivePasses returns a pass whose approval has expired
 )

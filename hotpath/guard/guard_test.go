@@ -153,7 +153,7 @@ func TestNewerPassHoldsTheName(t *testing.T) {
 	})
 }
 
-// F43: a name that is free answers the loader's SET with nil, which go-redis
+// A name that is free answers the loader's SET with nil, which go-redis
 // calls an error, and tells instead of the refusals behind it.
 func TestRefusedWindowIsNotLoaded(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {

@@ -148,7 +148,7 @@ func (l *loading) loadPasses(ctx context.Context, passes []audit.LivePass) (cont
 			continue // over by now
 		}
 		// Exec returns the first error only, and the error of a name that was free is
-		// one, redis.Nil: so each reply is looked at (F43).
+		// one, redis.Nil: so each reply is looked at.
 		if err := cmds[i].Err(); failed(err) {
 			return nil, fmt.Errorf("cannot write windows: %w", foreignValue(err))
 		}
