@@ -63,7 +63,7 @@ func refusedAs(o outcome, want audit.ApprovalStatus) bool {
 }
 
 // G13: of many uses at once over two nodes exactly one passes, of exactly the
-// action that people saw; what is refused leaves nothing behind (F72, F77, F78).
+// action that people saw; what is refused leaves nothing behind (F78).
 func TestApprovalIsUsedOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "e", fmt.Sprintf(askRules, 1000))
@@ -111,7 +111,7 @@ func TestApprovalIsUsedOnce(t *testing.T) {
 }
 
 // S47: a use is judged by the rules in force now, and only the escalations that
-// people saw are lifted (F76, G13).
+// people saw are lifted (G13).
 func TestApprovalAndNewerRules(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		n := 0

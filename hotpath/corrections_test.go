@@ -100,7 +100,7 @@ func TestCorrectedActionOutlivesAShorterWindow(t *testing.T) {
 }
 
 // S61: reports of many keys, at once: reports of one number follow once, and the counter
-// is what the last says (F99).
+// is what the last says.
 func TestCorrectionsFollowOneAnother(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)

@@ -144,7 +144,7 @@ func TestReleasedOrphanIsNotGiven(t *testing.T) {
 }
 
 // S40: what several report at once, over two nodes and after a lost commit, is
-// recorded and given back once (F64, F3).
+// recorded and given back once (F3).
 func TestOutcomeIsReportedOnce(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		f.post(0, "b", budgetRules)

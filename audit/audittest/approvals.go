@@ -169,7 +169,7 @@ func approvalSeparation(t *testing.T, s Subject) {
 }
 
 // approvalParties: the requester is its API key, principal and owner, both as of the check and as
-// of now, and two approvers share none of these (S62, F105).
+// of now, and two approvers share none of these (S62).
 func approvalParties(t *testing.T, s Subject) {
 	f := fence(t, s)
 	owned := func(g spend.Grants) *audit.Key {
@@ -225,7 +225,7 @@ func approvalParties(t *testing.T, s Subject) {
 }
 
 // approvalPartyRace changes the requesting key into the deciding party while that party decides:
-// the decision is recorded before the change, or not at all (F105).
+// the decision is recorded before the change, or not at all.
 func approvalPartyRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	for round := range 10 {
@@ -266,7 +266,7 @@ func approvalPartyRace(t *testing.T, s Subject) {
 	}
 }
 
-// approvalUseRace lets many checks use one approval while people decide (F72, F73).
+// approvalUseRace lets many checks use one approval while people decide.
 func approvalUseRace(t *testing.T, s Subject) {
 	for round := range 5 {
 		asked := asking(fence(t, s), 2)

@@ -28,7 +28,7 @@ type standing struct {
 }
 
 // outcomesFollow: after any sequence of reports, the counters correspond to the last one, and the
-// check is a pass unless the last report gives it back (S61, F100).
+// check is a pass unless the last report gives it back (S61).
 func outcomesFollow(t *testing.T, s Subject) {
 	f := fence(t, s)
 	all := []standing{

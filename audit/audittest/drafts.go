@@ -103,7 +103,7 @@ func recordedOf(t *testing.T, s Subject, policyID string, want ...audit.ChangeKi
 	}
 }
 
-// draftsRace: each of many concurrent promotions and puts finds the draft that it names, or none (F132).
+// draftsRace: each of many concurrent promotions and puts finds the draft that it names, or none.
 func draftsRace(t *testing.T, s Subject) {
 	ctx, by := t.Context(), actor()
 	must(t, s.CreatePolicy(ctx, by, newPolicy("p"), audit.NewBudgets{}, epochStart))

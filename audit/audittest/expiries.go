@@ -14,7 +14,7 @@ import (
 )
 
 // approvalExpires: no decision or use is accepted after the expiry, and the expiry of an undecided
-// or unused approval is recorded once (F73, F82).
+// or unused approval is recorded once (F82).
 func approvalExpires(t *testing.T, s Subject) {
 	const soon = 6 * time.Second // all until it is looked at is earlier
 	f := fence(t, s)
@@ -125,7 +125,7 @@ func expiries(t *testing.T, s Subject) []audit.Change {
 	return slices.DeleteFunc(changes, func(c audit.Change) bool { return c.Kind != audit.ApprovalExpiry })
 }
 
-// approvalExpiryRace: an expired approval is neither used nor decided concurrently (F81).
+// approvalExpiryRace: an expired approval is neither used nor decided concurrently.
 func approvalExpiryRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	var all []*spend.Check

@@ -61,7 +61,7 @@ func (m members) by(asked *spend.Check, name string, approves bool) audit.Approv
 }
 
 // approvalGroups: each person counts for one entry, the one with which the request can be
-// completed, in whatever order people decide (S79, F122).
+// completed, in whatever order people decide (S79).
 func approvalGroups(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{
@@ -158,7 +158,7 @@ func approvalGroupsChange(t *testing.T, s Subject) {
 }
 
 // approvalGroupsRace lets people of two groups decide while one of them changes groups: if their
-// decisions complete the request, it is approved (F120).
+// decisions complete the request, it is approved.
 func approvalGroupsRace(t *testing.T, s Subject) {
 	m := newMembers(t, s, map[string][]string{"sue": {"support"}, "ben": {"support", "finance"}, "fay": {"finance"}})
 	f := fence(t, s)
@@ -295,7 +295,7 @@ func approvalExcludesDrafter(t *testing.T, s Subject, m members, ask func(versio
 	}
 }
 
-// approvalAuthorRace changes the author's key into the deciding party while that party decides (F120).
+// approvalAuthorRace changes the author's key into the deciding party while that party decides.
 func approvalAuthorRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	m := newMembers(t, s, map[string][]string{"bob": nil})

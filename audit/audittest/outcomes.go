@@ -109,7 +109,7 @@ func outcomesComeBack(t *testing.T, s Subject) {
 }
 
 // outcomesAreReportedOnce: each report follows the last; a report by a key that may not release
-// must be the first; a refused commit writes nothing (F64, F65, F99).
+// must be the first; a refused commit writes nothing (F65).
 func outcomesAreReportedOnce(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := make([]*spend.Check, 6)
@@ -221,7 +221,7 @@ func outcomesCorrectCounters(t *testing.T, s Subject) {
 }
 
 // outcomesRace lets nodes void the same checks while others take from the same counters: each check
-// is given back once (F64).
+// is given back once.
 func outcomesRace(t *testing.T, s Subject) {
 	const nodes, checks = 3, 24
 	budgets := func(i int) []spend.Charge {

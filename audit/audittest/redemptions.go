@@ -32,7 +32,7 @@ func step(f spend.Fence, of *spend.Check, number int, status spend.Status) *spen
 }
 
 // redemptionsAreSteps: a check can be redeemed only as its first step, be in doubt only after that,
-// and be reported on after both (S74, G14, F123, F125, F127).
+// and be reported on after both (S74, G14).
 func redemptionsAreSteps(t *testing.T, s Subject) {
 	f := fence(t, s)
 	checks := []*spend.Check{newCheck(f), newCheck(f), newCheck(f), newCheck(f)}
@@ -169,7 +169,7 @@ func redemptionsAlone(t *testing.T, s Subject) {
 	}
 }
 
-// redemptionsRace: of several candidates for the first step of a check, one is recorded (F123).
+// redemptionsRace: of several candidates for the first step of a check, one is recorded.
 func redemptionsRace(t *testing.T, s Subject) {
 	for range 10 {
 		first := fence(t, s)

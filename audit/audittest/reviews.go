@@ -94,7 +94,7 @@ func newChange(t *testing.T, s Subject) *change {
 
 const asksOne = `{"required":1}`
 
-// changesByTwo: a version that asks people can be followed only by what they approved (S80, F133).
+// changesByTwo: a version that asks people can be followed only by what they approved (S80).
 func changesByTwo(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	d := c.govern(asksOne)
@@ -152,7 +152,7 @@ func changesByTwo(t *testing.T, s Subject) {
 }
 
 // changesForced: an admin needs no approvals, which is recorded; approvals are for the version that
-// was in force (F131).
+// was in force.
 func changesForced(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	admin := audit.Actor{Credential: "0123abcd"}
@@ -202,7 +202,7 @@ func changesForced(t *testing.T, s Subject) {
 }
 
 // changesByWhom: the author and the approvers are compared as of then and as of now, and a person
-// who may no longer approve does not count (F134, F135).
+// who may no longer approve does not count.
 func changesByWhom(t *testing.T, s Subject) {
 	c := newChange(t, s)
 	approved := func(asks, by string) *audit.Draft {

@@ -69,7 +69,7 @@ func changesRejected(t *testing.T, s Subject) {
 }
 
 // changesRace: with concurrent approvals, drafts and promotions, no version results from a draft
-// that nobody else approved (F130, F132).
+// that nobody else approved.
 func changesRace(t *testing.T, s Subject) {
 	c, ctx := newChange(t, s), t.Context()
 	d := c.govern(asksOne)

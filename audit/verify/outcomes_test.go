@@ -119,7 +119,7 @@ func TestOutcomesInSlices(t *testing.T) {
 	}
 }
 
-// Both verifiers subtract what outcomes gave back when they recompute counters (F100).
+// Both verifiers subtract what outcomes gave back when they recompute counters.
 func TestCountersAfterOutcomes(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)

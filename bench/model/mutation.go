@@ -44,7 +44,7 @@ const (
 	RefusedAllowed                        // F61: a refused check is committed as an allow without a condition
 	RefusedForOthers                      // F62: a check is refused for what others of its batch would take
 	HintTrusted                           // F63: what a node remembers as exhausted blocks
-	ReleasedAgain                         // F64: a second report gives back again
+	ReleasedAgain                         // a second report gives back again
 	PendingReleases                       // F65: a report by a key that may not release gives back
 	PendingLocksOut                       // F65: such a report is the only one that is taken
 	ReleasedInThisPeriod                  // what is given back goes to the window in force
@@ -59,24 +59,24 @@ const (
 	RestoredWithoutClaim                  // F97: a correction claims no fingerprint
 	RestoredClaimReleased                 // F97: the claim is released, and the check does not get the name
 	RestoredInAnotherEpoch                // F98: the correction is committed in the epoch then in force
-	RestoredAgain                         // F99: a correction looks for no earlier one
-	StepsNotUnique                        // F123: a step of a check is recorded beside another
-	PendingLeavesRedemption               // F123: a pending report closes no redemption
-	ReportIgnoresRedemption               // F124: a report is judged by reports alone
-	AskerReportsDoubt                     // F124: the requester reports a check in doubt
-	ExecutedUnredeemed                    // F124: executed is recorded of a check that was not redeemed
-	DoubtEndsNothing                      // F125: others than the redeemer never report, even after a doubt
-	ExclusiveForATime                     // F125: the redeemer's right ends by the clock, though nobody said so
-	DoubtAtOnce                           // F125: the service does not wait
-	DoubtOfAnother                        // F125: anybody says that a check is in doubt
+	RestoredAgain                         // a correction looks for no earlier one
+	StepsNotUnique                        // a step of a check is recorded beside another
+	PendingLeavesRedemption               // a pending report closes no redemption
+	ReportIgnoresRedemption               // a report is judged by reports alone
+	AskerReportsDoubt                     // the requester reports a check in doubt
+	ExecutedUnredeemed                    // executed is recorded of a check that was not redeemed
+	DoubtEndsNothing                      // others than the redeemer never report, even after a doubt
+	ExclusiveForATime                     // the redeemer's right ends by the clock, though nobody said so
+	DoubtAtOnce                           // the service does not wait
+	DoubtOfAnother                        // anybody says that a check is in doubt
 	ReplayOfAnother                       // F126: a redemption is replayed by its Idempotency-Key alone
 	ReplayAfterDoubt                      // F126: a redemption in doubt is replayed, too
-	LatenessLookedUp                      // F127: how old the check is, is judged before the commit
+	LatenessLookedUp                      // how old the check is, is judged before the commit
 	ActionNotProved                       // F136: the commit of a redemption whose check was not read compares no action
-	ApprovalUsedAgain                     // F72: a use does not look for an earlier one
-	ApprovalReadBeforeCommit              // F73: the commit does not look at the approval's state, but at its uses
-	LiftedUnderAnyRules                   // F76: the approval lifts whatever escalates now
-	UsedInAnotherTransaction              // F77: the use is recorded before the check's own transaction
+	ApprovalUsedAgain                     // a use does not look for an earlier one
+	ApprovalReadBeforeCommit              // the commit does not look at the approval's state, but at its uses
+	LiftedUnderAnyRules                   // the approval lifts whatever escalates now
+	UsedInAnotherTransaction              // the use is recorded before the check's own transaction
 	PassedHolderForgotten                 // F78: a use that fails releases the name of the holder that it passed
 	ApprovedPassesAllowed                 // F78: a use passes an allowed holder
 	PassedHolderGivenBack                 // F79: a use gives back a name whose pass it would pass

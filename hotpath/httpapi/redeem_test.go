@@ -57,7 +57,7 @@ func (r *redeeming) refused(code, path, body string, headers ...string) {
 	}
 }
 
-// TestRedeem redeems over HTTP: once, for the action that was allowed, by who moves the money (F124, F126, G14).
+// TestRedeem redeems over HTTP: once, for the action that was allowed, by who moves the money (F126, G14).
 func TestRedeem(t *testing.T) {
 	r := newRedeeming(t)
 	path := r.check("7")
