@@ -100,7 +100,7 @@ func TestNumbersAreShown(t *testing.T) {
 		least int
 		form  string
 	}{
-		"F": {provoked, 70, `(?m)^\| (F\d+) \|`},
+		"F": {provoked, 60, `(?m)^\| (F\d+) \|`},
 		"G": {shown, 17, `(?m)^## <a id="g\d+"></a>(G\d+)`},
 	} {
 		found := regexp.MustCompile(numbers.form).FindAllStringSubmatch(readFile(t, definitions[letter]), -1)

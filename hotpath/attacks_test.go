@@ -99,7 +99,7 @@ func TestRefundIsNotSentTwice(t *testing.T) {
 }
 
 // The store keeps silent on a connection that is up: a change of the
-// configuration, and a read without Redis, give up on it (F53).
+// configuration, and a read without Redis, give up on it.
 func TestSilentStoreIsGivenUp(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f := newFleet(t, embeddedBackend(), 1)
@@ -142,7 +142,7 @@ func TestSilentStoreIsGivenUp(t *testing.T) {
 }
 
 // F12: the author of a change dies after its commit and tells nobody. The nodes
-// find out by themselves, also if it is the first change of all (F53).
+// find out by themselves, also if it is the first change of all.
 func TestChangeOfADeadAuthorIsSeen(t *testing.T) {
 	inVirtualTime(func(t *testing.T) {
 		f, b := &fleet{t: t}, embeddedBackend()

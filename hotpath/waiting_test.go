@@ -37,7 +37,7 @@ func (s *faultyStore) hangCommits(over func()) (begun chan struct{}) {
 }
 
 // G7: windows are lost, or the configuration changed, and the store hangs. No
-// check waits for another one's turn to find that out (F28).
+// check waits for another one's turn to find that out.
 func TestBlindChecksDoNotQueue(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return audit.ErrUnavailable }
 	blind := func(t *testing.T, f *fleet, node int) {
@@ -65,7 +65,7 @@ func TestBlindChecksDoNotQueue(t *testing.T) {
 
 // G7: identical checks wait for one whose store hangs, or fails slowly, or only
 // does not commit, as without its synchronous standby. None is answered later
-// than 2 s (F28).
+// than 2 s.
 func TestWaitersAreRefusedInTime(t *testing.T) {
 	hang := func(ctx context.Context) error {
 		<-ctx.Done()
@@ -212,7 +212,7 @@ func TestReclaimedChecksAreRefusedInTime(t *testing.T) {
 
 // G7: identical checks wait for one whose commit hangs, and claim once that commit is known to be
 // void: a claim shows nothing about the store, so they are not answered later for it. Look-ups go on, or
-// hang as well from then on, while windows are not loaded (F28).
+// hang as well from then on, while windows are not loaded.
 func TestWaitersBehindAHangingCommit(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for _, lookUp := range []bool{true, false} {

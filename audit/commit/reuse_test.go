@@ -18,7 +18,7 @@ var errAway = errors.New("away")
 
 // An entry that was used before tells of its own check only, and once: nil if
 // and only if that is recorded. Clients lose patience meanwhile, and the store
-// refuses, hesitates and falls silent (F54).
+// refuses, hesitates and falls silent.
 func TestEntriesUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{}
@@ -66,7 +66,7 @@ func TestEntriesUsedAgain(t *testing.T) {
 }
 
 // A writer that is closed while a commit is in doubt says that it is pending
-// to those who wait, and again to those who then ask how it ended (F54).
+// to those who wait, and again to those who then ask how it ended.
 func TestClosedWhileInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &trail{fence: func() error { return errAway }}

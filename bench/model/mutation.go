@@ -31,7 +31,7 @@ const (
 	UnverifiedReleased                    // F21: an unverified takeover is released
 	LifeNotLengthened                     // F22: a short window's successor ends a long window's life
 	GivenBackNotRemembered                // F32: f is released when giving it back fails
-	ContestedSwapTrusted                  // F33: the loader's swap counts although it found another value
+	ContestedSwapTrusted                  // the loader's swap counts although it found another value
 	NoGeneration                          // G4: the generation is not compared
 	GenerationOfEarlierBatch              // G4: the generation is the one of the node's batch before
 	AnswerBeforeRaise                     // G4: 201 before the generation is raised

@@ -38,7 +38,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // shards run at the same time.
 const shards = 2
 
-// TestSchedules runs schedules and checks the history of each (F20, F54).
+// TestSchedules runs schedules and checks the history of each (F20).
 func TestSchedules(t *testing.T) {
 	if *seeds == 0 {
 		if *seeds = 320; raced {

@@ -54,7 +54,7 @@ func TestRequestStaysLazy(t *testing.T) {
 	})
 }
 
-// F33: the loader meets a stale claim under a live pass's name, which is
+// The loader meets a stale claim under a live pass's name, which is
 // released before the pass can take its place. The name is free, so the
 // windows are not full yet.
 func TestReleasedClaimIsContestedAgain(t *testing.T) {
@@ -128,7 +128,7 @@ func (full) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// F45: of two live passes of one fingerprint the newer one holds the name in the
+// Of two live passes of one fingerprint the newer one holds the name in the
 // end, also if the older one came in while the newer one's name was contested.
 func TestNewerPassHoldsTheName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRefusedWindowIsNotLoaded(t *testing.T) {
 	})
 }
 
-// A check that Redis refused in part leaves no claim behind (G7, F44).
+// A check that Redis refused in part leaves no claim behind (G7).
 func TestHalfRefusedCheckLeavesNoClaim(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		g, server := newLoadable(t)

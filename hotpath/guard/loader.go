@@ -178,14 +178,14 @@ func (l *loading) resolveContested(ctx context.Context, p audit.LivePass, value 
 		return false, err
 	}
 	if h.state == committed {
-		// An older pass may have come in while the name was free (F45).
+		// An older pass may have come in while the name was free.
 		if h.check.Compare(p.CheckID) >= 0 {
 			return true, nil
 		}
 	} else if known, dead, err := l.g.outcome(ctx, h, now); err != nil || !dead {
 		return known, err
 	}
-	// If the name has another value by now, or none, it is contested again (F33).
+	// If the name has another value by now, or none, it is contested again.
 	return l.g.redis.Swap(ctx, l.server, pipeline.Swap{
 		Name: fingerprintName(l.windows.epoch, p.Fingerprint), Old: value, New: passHolder(p).String(),
 		Life: time.UnixMilli(p.UntilMS).Sub(now), KeepLonger: true,

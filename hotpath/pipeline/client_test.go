@@ -153,7 +153,7 @@ func TestReadyRequestsShareARoundTrip(t *testing.T) {
 
 // G7: Redis hangs, and more requests wait than several batches take. None is
 // refused later than 2 s. If only the one connection was dead, those that
-// waited behind it are answered on the next (F50).
+// waited behind it are answered on the next.
 func TestManyRequestsOfAHungRedis(t *testing.T) {
 	for name, alone := range map[string]bool{"server": false, "connection": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { manyRequestsOfAHungRedis(t, alone) }) })
