@@ -19,7 +19,7 @@ func (e *ForbiddenError) Error() string { return e.message }
 // key is an API key as nodes use it.
 type key struct {
 	audit.Key
-	name      string // the API key's ID, as checks record it
+	name      string // its ID, as checks record it
 	namespace string // of its idempotency keys
 	counter   string // the name of its rate counter
 	scopes    spend.Scopes
@@ -38,13 +38,15 @@ func (a *Authorizer) ExpiringKeys(now time.Time, within time.Duration) (keys []a
 	return keys
 }
 
-func newKey(k *audit.Key, used *lastUse) *key {
-	name := k.ID.Text(spend.PrefixKey)
-	return &key{
-		Key: *k, name: name, counter: k.ID.Text(ratelimit.KeyPrefix), namespace: k.Grants.Namespace(name),
-		scopes: k.Grants.Permitted(), used: used,
-		people: namesOf(audit.Party{KeyID: name, Principal: k.Grants.Principal, Owner: k.Grants.Owner}),
+// newKey returns a key, or what stands for one, whose ID has that prefix in checks.
+func newKey(record *audit.Key, prefix string) *key {
+	name := record.ID.Text(prefix)
+	k := &key{
+		Key: *record, name: name, counter: record.ID.Text(ratelimit.KeyPrefix), namespace: record.Grants.Namespace(name),
+		scopes: record.Grants.Permitted(),
 	}
+	k.people = namesOf(k.party())
+	return k
 }
 
 // party returns who is behind the key.
@@ -67,7 +69,7 @@ func (k *key) inForce(now func() time.Time) error {
 type Access struct{ key *key }
 
 // AccessOf is the access of a key.
-func AccessOf(k *audit.Key) Access { return Access{newKey(k, nil)} }
+func AccessOf(k *audit.Key) Access { return Access{newKey(k, spend.PrefixKey)} }
 
 // KeyHash returns the hash of the caller's key.
 func (a Access) KeyHash() spend.Hash { return a.key.Hash }

@@ -136,12 +136,12 @@ func (c *catalog) refresh(generation string) error {
 			next.keys, next.named = make(map[spend.Hash]*key, len(changes.Keys)), make(map[string]*key, len(changes.Keys))
 		}
 		for _, k := range changes.Keys {
-			used := new(lastUse)
+			made := newKey(&k, spend.PrefixKey)
+			made.used = new(lastUse)
 			if known, ok := c.view().keys[k.Hash]; ok {
-				used = known.used
+				made.used = known.used
 			}
-			known := newKey(&k, used)
-			next.keys[k.Hash], next.named[known.name] = known, known
+			next.keys[k.Hash], next.named[made.name] = made, made
 		}
 	}
 	next.stops = changes.Stops

@@ -92,7 +92,7 @@ func (a Access) mayReplace(before *audit.Review, match *spend.Hash) error {
 	case match != nil || a.key == nil:
 		return nil
 	}
-	by := audit.Party{KeyID: a.keyID(), Principal: a.principal(), Owner: a.key.Grants.Owner}
+	by := a.key.party()
 	if !by.Shares(before.Author) && !by.Shares(before.AuthorNow) {
 		return ErrOthersDraft
 	}

@@ -151,6 +151,32 @@ func TestFreezeIsToldToWhoReadsIt(t *testing.T) {
 	})
 }
 
+// S87, S78: a principal's freeze stops, and is told to, whoever has a session of that name.
+func TestFreezeOfASession(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "e", asksOne)
+		other := f.check(0, under(refundOf(t, "10", "of another"), "e")).answer.Check
+		for _, frozen := range []string{"ID:bo", "bo@example.com"} {
+			token, _ := f.signedIn(0, "bo", spend.Grants{Role: spend.Gateway, PolicyIDs: []string{"e"}})
+			caller := f.caller(0, token)
+			made := f.freeze(0, audit.FreezePrincipal, frozen)
+			if o := f.checkBy(caller, 0, under(refundOf(t, "10", frozen), "e")); !o.frozen() {
+				t.Errorf("%s checks: %s", frozen, o)
+			}
+			access, _, err := f.nodes[0].Admit(t.Context(), caller, spend.ChecksRedeem, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hash, r := spend.ActionHash(other), hotpath.Request{Access: access, ID: "req_000000000000", Started: time.Now()}
+			_, _, err = f.nodes[0].Redeem(t.Context(), r, other, true, hotpath.Redemption{ActionHash: &hash})
+			if refused, is := errors.AsType[*hotpath.FrozenError](err); !is || refused.Freeze == nil {
+				t.Errorf("%s redeems: %v", frozen, err)
+			}
+			f.thaw(0, made)
+		}
+	})
+}
+
 // S87: a repeated request brings a freeze, or a release, into force whose first request was recorded, and got no further.
 func TestRepeatedFreeze(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

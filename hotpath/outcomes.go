@@ -268,7 +268,7 @@ func (r *Request) outcome(check *spend.Check, report Report) *spend.Outcome {
 // askedFor reports whether the caller asked for the check: by API key, principal or owner, as recorded
 // with the check or as they are now (S61, S62).
 func (a *Authorizer) askedFor(ctx context.Context, access Access, check *spend.Check) (bool, error) {
-	caller := audit.Party{KeyID: access.keyID(), Principal: access.principal(), Owner: access.key.Grants.Owner}
+	caller := access.key.party()
 	if caller.Shares(audit.Asker(check)) {
 		return true, nil
 	}

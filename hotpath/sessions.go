@@ -10,7 +10,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/ratelimit"
 )
 
 // ErrSessionEnded refuses a session that was ended, is too old or was idle, or never was.
@@ -45,11 +44,11 @@ func (a *Authorizer) SessionCaller(ctx context.Context, token []byte) (Caller, e
 
 // sessionKey returns the key record that an API key of the same person would have.
 func sessionKey(s *audit.Session) *key {
-	name := s.ID.Text(spend.PrefixSession)
-	return &key{
-		Key:  audit.Key{ID: s.ID, Name: s.Name, RateLimitRPM: sessionRPM, Active: true, CreatedAt: s.CreatedAt, Grants: s.Grants},
-		name: name, counter: s.ID.Text(ratelimit.KeyPrefix), namespace: s.Grants.Namespace(name), scopes: s.Grants.Permitted(), session: s,
-	}
+	k := newKey(&audit.Key{
+		ID: s.ID, Name: s.Name, RateLimitRPM: sessionRPM, Active: true, CreatedAt: s.CreatedAt, Grants: s.Grants,
+	}, spend.PrefixSession)
+	k.session = s
+	return k
 }
 
 // HasSession reports whether the caller has a session instead of an API key.
