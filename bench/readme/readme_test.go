@@ -19,7 +19,7 @@ const startsNode = "make run\n"
 // executed are the pages whose examples are run, in the order in which one reads them: each may use
 // what the examples before have made.
 var executed = []string{
-	"README.md", "docs/tour.md", "docs/clients/http.md", "docs/clients/go.md", "docs/use/webhooks.md", "docs/use/tool-server.md",
+	"README.md", "docs/tour.md", "docs/clients/http.md", "docs/use/webhooks.md", "docs/use/tool-server.md",
 	"docs/operate/metrics.md", maintenance, budgets, approvals, "docs/audit/auditors.md", runbook, "docs/use/payments.md",
 }
 
