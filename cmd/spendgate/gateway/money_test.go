@@ -69,6 +69,14 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestInProgress: a call that meets another one does not read that the outcome is to be found out.
+func TestInProgress(t *testing.T) {
+	r := pay.Result{State: pay.InDoubt, InProgress: true, Check: new(client.Result)}
+	if e := new(mappedCall).said(r); e.state != stateInDoubt || !strings.HasPrefix(e.text, "In progress: another call may still be ") {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestOffered: an agent sees the tools that are on, a mapped one without the argument that the gateway fills.
 func TestOffered(t *testing.T) {
 	s, p := newService(t), newProvider(t)

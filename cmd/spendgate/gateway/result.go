@@ -117,7 +117,7 @@ func (c *mappedCall) said(r pay.Result) end {
 		return bad(statePending, "Waiting for people to approve. Nothing was carried out yet. Call this tool again with exactly the same "+
 			"arguments: it goes on once they approved. "+reason(r.Check))
 	case pay.InDoubt:
-		e := bad(stateInDoubt, doubtText(r.Check.CheckID, r.Err))
+		e := bad(stateInDoubt, doubtText(r))
 		if c.answer != nil {
 			e.server = c.answer.result
 		}
@@ -193,11 +193,15 @@ func alreadyText(checkID, reference string) string {
 }
 
 // doubtText returns the text about a payment that may have been carried out.
-func doubtText(checkID string, why error) string {
-	text := "In doubt: the action may have been carried out, under check " + checkID + ", or is being carried out by another call. It is " +
-		"not carried out again until its outcome is known. Call again later with exactly the same arguments to see it. Do not try it another way."
-	if why != nil {
-		text += " What happened: " + why.Error()
+func doubtText(r pay.Result) string {
+	text := "In doubt: the action may have been carried out, under check "
+	if r.InProgress {
+		text = "In progress: another call may still be carrying the action out, under check "
+	}
+	text += r.Check.CheckID + ". It is not carried out again until its outcome is known. Call again later with exactly the same arguments " +
+		"to see it. Do not try it another way."
+	if r.Err != nil {
+		text += " What happened: " + r.Err.Error()
 	}
 	return text
 }

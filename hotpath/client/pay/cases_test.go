@@ -337,7 +337,7 @@ func (p *player) ended(c called, r Result) {
 		}
 		return
 	}
-	got := object{"kind": kind}
+	got := object{"kind": kind, "in_progress": r.InProgress}
 	if r.Check != nil {
 		got["check_id"], got["reason_code"], got["next_step"] = r.Check.CheckID, r.Check.ReasonCode, r.Check.NextStep
 		got["approval_id"] = r.Check.ApprovalID

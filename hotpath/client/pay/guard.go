@@ -120,12 +120,23 @@ const (
 	Rejected                // the provider moved nothing
 )
 
+// String returns the state's name.
+func (s State) String() string {
+	names := [...]string{"error", "unanswered", "ran", "already", "blocked", "denied", "stopped", "expired", "pending", "in_doubt", "rejected"}
+	if s < 0 || int(s) >= len(names) {
+		return "unknown"
+	}
+	return names[s]
+}
+
 // Result is how a call ended.
 type Result struct {
 	State     State
 	Check     *client.Result // as the service showed it last; nil without an answer
 	Reference string
 	Err       error // why, unless the decision says it
+	// InProgress says of InDoubt that another call may still be carrying it out: nobody should report it yet.
+	InProgress bool
 }
 
 // call is one call of Run. It has one nonce and runs one body.
@@ -229,7 +240,7 @@ func (c *call) shown(check *client.Result, waited time.Duration) (again bool, r 
 	case "releasing":
 		return waited < releaseWait, Result{State: InDoubt}
 	case "redeemed":
-		return waited < c.payment.Patience || c.payment.TakeOver && !c.action.TakeOver, Result{State: InDoubt}
+		return waited < c.payment.Patience || c.payment.TakeOver && !c.action.TakeOver, Result{State: InDoubt, InProgress: true}
 	case "in_doubt":
 		again = c.payment.TakeOver && !c.action.TakeOver
 		c.action.TakeOver = c.payment.TakeOver

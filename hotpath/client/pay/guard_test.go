@@ -1,10 +1,18 @@
 package pay
 
 import (
+	"fmt"
 	"testing"
 	"time"
 	"unsafe"
 )
+
+// TestStates: a state is printed by its name.
+func TestStates(t *testing.T) {
+	if got := fmt.Sprint(Error, Pending, Rejected, Rejected+1, State(-1)); got != "error pending rejected unknown unknown" {
+		t.Error(got)
+	}
+}
 
 // TestAge: the age of a moment counts the time for which the machine slept, when its monotonic clock stood still.
 func TestAge(t *testing.T) {

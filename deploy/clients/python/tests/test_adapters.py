@@ -89,10 +89,10 @@ def test_a_tool_of_what_is_frozen() -> None:
     assert server.close() == []
 
 
-def test_a_tool_of_what_is_in_doubt() -> None:
+def test_a_tool_of_what_is_in_progress() -> None:
     server = playing("redeemed")
     told = tool(refund(server, [])).call(ARGUMENTS)
-    assert told.state == "in_doubt" and told.message.startswith("Not carried out now. 'order-1' is in doubt") and server.close() == []
+    assert told.state == "in_doubt" and told.message.startswith("Not carried out now. 'order-1' is in progress: another call") and server.close() == []
 
 
 def test_a_tool_whose_body_declines() -> None:

@@ -136,8 +136,9 @@ export class ApprovalExpired extends Denied {
 }
 
 /**
- * It is unknown whether the payment was made, and this call does not make it. Find out at the payment
- * provider, then report the outcome of checkId. `cause` is what the body threw.
+ * It is unknown whether the payment was made, and this call does not make it. While it is inProgress, another call may still
+ * be making it: report nothing, and call again later. Otherwise find out at the payment provider, then report the outcome of
+ * checkId. `cause` is what the body threw.
  */
 export class InDoubt extends NotCarriedOut {
   constructor(
@@ -146,6 +147,7 @@ export class InDoubt extends NotCarriedOut {
     why: string,
     cause?: unknown,
     message = `It is in doubt whether ${paymentKey} was carried out under ${checkId}: ${why}. It is not repeated.`,
+    readonly inProgress = false,
   ) {
     super(message, cause);
   }

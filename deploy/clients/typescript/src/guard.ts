@@ -145,8 +145,12 @@ function withoutAnswer(key: string, problem: unknown): unknown {
 
 /** refusal returns why an answer without `proceed` permits nothing. */
 function refusal(key: string, answer: Answer): SpendgateError {
-  const { payment: { state }, decision, check_id } = answer;
-  if (state === "redeemed" || state === "in_doubt") return new InDoubt(key, check_id, "a call began it, and nobody has reported how it ended");
+  const { payment: { state, redeemed_at: at }, decision, check_id } = answer;
+  if (state === "redeemed") {
+    const why = `another call began it (redeemed_at: ${at}) and may still be carrying it out. Report nothing about it, and call again later.`;
+    return new InDoubt(key, check_id, "", undefined, `${key} is in progress: ${why}`, true);
+  }
+  if (state === "in_doubt") return new InDoubt(key, check_id, "a call began it, and nobody has reported how it ended");
   if (state === "releasing") return new InDoubt(key, check_id, "an attempt was given back, and is not released yet");
   if (decision === "block" && (state === "free" || state === "waiting")) return new Blocked(answer); // waiting: an approval of it is unused
   if (state === "waiting") return new ApprovalPending(answer);

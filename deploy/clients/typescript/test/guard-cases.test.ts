@@ -153,8 +153,9 @@ const kinds: [string, new (...args: never[]) => Error][] = [
 function raised(problem: any): Members {
   const kind = kinds.find(([, type]) => problem instanceof type)?.[0];
   assert.ok(kind, String(problem));
-  const { checkId: check_id, approvalId: approval_id, status, code, differs, result } = problem;
-  return { kind, check_id, approval_id, status, code, differs, reason_code: result?.reason_code, next_step: result?.next_step };
+  const { checkId: check_id, approvalId: approval_id, inProgress: in_progress, status, code, differs, result } = problem;
+  const { reason_code, next_step } = result ?? {};
+  return { kind, check_id, approval_id, in_progress, status, code, differs, reason_code, next_step };
 }
 
 async function play(gate: spendgate.Gate, player: Player, call: Any): Promise<string> {

@@ -157,14 +157,18 @@ class ApprovalExpired(Denied):
 class InDoubt(SpendgateError):
     """The payment may have been carried out, and nobody reported it. It is not repeated.
 
-    Look at the provider, then report the outcome of check_id: executed, failed or voided.
+    While it is in_progress, another call may still be carrying it out: report nothing, and call again later. Otherwise look
+    at the provider, then report the outcome of check_id: executed, failed or voided.
     """
 
-    def __init__(self, key: str, check_id: str, why: str) -> None:
-        super().__init__(
-            f"{key!r} is in doubt: {why}. Do not repeat it. Look whether it was carried out under {check_id}, and report that outcome."
-        )
-        self.payment_key, self.check_id = key, check_id
+    in_progress = False
+
+    def __init__(self, key: str, check_id: str, why: str, *, in_progress: bool = False) -> None:
+        then = f"Do not repeat it. Look whether it was carried out under {check_id}, and report that outcome."
+        if in_progress:
+            then = "Report nothing about it, and call again later."
+        super().__init__(f"{key!r} is {'in progress' if in_progress else 'in doubt'}: {why}. {then}")
+        self.payment_key, self.check_id, self.in_progress = key, check_id, in_progress
 
 
 class Unanswered(InDoubt):

@@ -133,8 +133,9 @@ def recorded(intent: Intent, result: Result, payment: Payment) -> str | None:
     if payment.state == "executed":
         return payment.reference
     if payment.state in ("redeemed", "in_doubt", "releasing"):
-        whys = {"redeemed": "another call has begun it", "in_doubt": "nobody knows how it ended", "releasing": "it is being given back"}
-        raise InDoubt(intent.key, result.check_id, whys[payment.state])
+        began = f"another call began it (redeemed_at: {payment.redeemed_at}) and may still be carrying it out"
+        whys = {"redeemed": began, "in_doubt": "nobody knows how it ended", "releasing": "it is being given back"}
+        raise InDoubt(intent.key, result.check_id, whys[payment.state], in_progress=payment.state == "redeemed")
     if result.decision == "block" and payment.state in ("free", "waiting"):  # waiting: an approval of it is left unused
         raise Blocked(result)
     kinds: dict[str, type[NotCarriedOut]] = {"waiting": ApprovalPending, "denied": Denied, "escalated": Escalated}
