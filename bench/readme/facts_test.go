@@ -19,7 +19,6 @@ const (
 
 	maintenance = "docs/operate/maintenance.md"
 	budgets     = "docs/use/budgets.md"
-	approvals   = "docs/use/approvals.md"
 	metrics     = "docs/operate/metrics.md"
 	logs        = "docs/operate/logs.md"
 	settings    = "docs/operate/settings.md"

@@ -20,7 +20,7 @@ const startsNode = "make run\n"
 // what the examples before have made.
 var executed = []string{
 	"README.md", "docs/tour.md", "docs/clients/http.md", "docs/use/webhooks.md", "docs/use/tool-server.md",
-	"docs/operate/metrics.md", maintenance, budgets, approvals, "docs/audit/auditors.md", runbook, "docs/use/payments.md",
+	"docs/operate/metrics.md", maintenance, budgets, "docs/audit/auditors.md", runbook, "docs/use/payments.md",
 }
 
 // executedElsewhere are pages whose examples another test runs.
@@ -56,7 +56,7 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 	}
 	environ := n.environ("SPENDGATE_API_URL=http://" + n.api)
 	switch page { // who is on call has the program and a key, and the page names no file that only a node for development has
-	case budgets, approvals:
+	case budgets:
 		environ = append(environ, "SPENDGATE_API_KEY_FILE=.spendgate/sample.key")
 	case runbook:
 		path := "PATH=" + filepath.Dir(n.binary) + string(filepath.ListSeparator) + os.Getenv("PATH")
