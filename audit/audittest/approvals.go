@@ -339,59 +339,57 @@ func approvalListing(t *testing.T, s Subject) {
 		c.Principal = fmt.Sprint("team-", i%2)
 		c.Action.Counterparty, c.Action.Amount = fmt.Sprint("customer-", i/2), amounts[i]
 		c.Approval.Expires -= time.Duration(i%2) * time.Minute
+		c.Approval.UseWithin = time.Minute
 		c.Approval.ActionHash = spend.ActionHash(c)
 		mustCommit(t, s, c)
 		all = append([]*spend.Check{c}, all...)
 	}
 	mustDecide(t, s, decision(all[1], "bob", true), audit.DecisionRecorded)
 	mustPendLongest(t, s, all[4])
-	of := func(f audit.ApprovalFilter) audit.ApprovalQuery { return audit.ApprovalQuery{ApprovalFilter: f} }
-	moment := all[2].ID.Time() // at which others may have been asked, too
-	at := slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !c.ID.Time().Equal(moment) })
-	for _, c := range []struct {
-		q    audit.ApprovalQuery
-		want []*spend.Check
-	}{
-		{audit.ApprovalQuery{}, all},
-		{audit.ApprovalQuery{Status: audit.ApprovalApproved}, all[1:2]},
-		{audit.ApprovalQuery{Status: audit.ApprovalPending}, []*spend.Check{all[0], all[2], all[3], all[4]}},
-		{audit.ApprovalQuery{Status: audit.ApprovalPending, Soonest: true}, []*spend.Check{all[3], all[4], all[2], all[0]}},
-		{audit.ApprovalQuery{AgentID: "agent-1"}, []*spend.Check{all[1], all[3]}},
-		{audit.ApprovalQuery{PolicyID: "policy-1"}, all[:1]},
-		{
-			audit.ApprovalQuery{Bounds: audit.Bounds{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}},
-			[]*spend.Check{all[2], all[4]},
-		},
-		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "team-1"}}, []*spend.Check{all[1], all[3]}},
-		{audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "nobody"}}, nil},
-		{of(audit.ApprovalFilter{Counterparty: "customer-1"}), all[1:3]},
-		{of(audit.ApprovalFilter{Amounts: audit.Amounts{AmountFrom: &amounts[1], AmountTo: &amounts[3]}}), all[1:4]},
-		{of(audit.ApprovalFilter{Amounts: audit.Amounts{AmountFrom: &amounts[2]}, Counterparty: "customer-1"}), all[1:3]},
-		{of(audit.ApprovalFilter{From: moment, Until: moment.Add(time.Millisecond)}), at},
-		{of(audit.ApprovalFilter{DecidedBy: "bob"}), all[1:2]},
-		{of(audit.ApprovalFilter{DecidedBy: "bo"}), nil},
-		{
-			audit.ApprovalQuery{Status: audit.ApprovalPending, Soonest: true, ApprovalFilter: audit.ApprovalFilter{Counterparty: "customer-0"}},
-			[]*spend.Check{all[3], all[4]},
-		},
-	} {
-		var got, want []spend.ID
-		c.q.Limit = 2
+	lists := func(q audit.ApprovalQuery, want ...*spend.Check) {
+		t.Helper()
+		var got []*spend.Check
+		q.Limit = 2
 		for more := true; more; {
 			var page []*audit.Approval
 			var err error
-			if page, more, err = s.ListApprovals(t.Context(), c.q); err != nil || len(page) > 2 || more && len(page) != 2 {
-				t.Fatalf("%+v: %d, %v", c.q, len(page), err)
+			if page, more, err = s.ListApprovals(t.Context(), q); err != nil || len(page) > 2 || more && len(page) != 2 {
+				t.Fatalf("%+v: %d, %v", q, len(page), err)
 			}
 			for _, a := range page {
-				got, c.q.Before, c.q.After = append(got, a.Check.ID), a.Check.ID, a.Place()
+				got, q.Before, q.After = append(got, a.Check), a.Check.ID, a.Place()
 			}
 		}
-		for _, check := range c.want {
-			want = append(want, check.ID)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%+v: got %d, want %d", c.q, len(got), len(want))
+		if !slices.EqualFunc(got, want, func(a, b *spend.Check) bool { return a.ID == b.ID }) {
+			t.Errorf("%+v: got %d, want %d", q, len(got), len(want))
 		}
 	}
+	filtered := func(f audit.ApprovalFilter, want ...*spend.Check) {
+		t.Helper()
+		lists(audit.ApprovalQuery{ApprovalFilter: f}, want...)
+	}
+	lists(audit.ApprovalQuery{}, all...)
+	lists(audit.ApprovalQuery{Status: audit.ApprovalApproved}, all[1])
+	lists(audit.ApprovalQuery{Status: audit.ApprovalPending}, all[0], all[2], all[3], all[4])
+	soonest := audit.ApprovalQuery{Status: audit.ApprovalPending, Soonest: true}
+	lists(soonest, all[3], all[4], all[2], all[0])
+	lists(audit.ApprovalQuery{AgentID: "agent-1"}, all[1], all[3])
+	lists(audit.ApprovalQuery{PolicyID: "policy-1"}, all[0])
+	lists(audit.ApprovalQuery{Bounds: audit.Bounds{PolicyIDs: []string{"policy-0", "x"}, AgentIDs: []string{"agent-0"}}}, all[2], all[4])
+	lists(audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "team-1"}}, all[1], all[3])
+	lists(audit.ApprovalQuery{Bounds: audit.Bounds{Principal: "nobody"}})
+	filtered(audit.ApprovalFilter{Counterparty: "customer-1"}, all[1:3]...)
+	filtered(audit.ApprovalFilter{Amounts: audit.Amounts{AmountFrom: &amounts[1], AmountTo: &amounts[3]}}, all[1:4]...)
+	filtered(audit.ApprovalFilter{Amounts: audit.Amounts{AmountFrom: &amounts[2]}, Counterparty: "customer-1"}, all[1:3]...)
+	moment := all[2].ID.Time() // at which others may have been asked, too
+	filtered(audit.ApprovalFilter{From: moment, Until: moment.Add(time.Millisecond)},
+		slices.DeleteFunc(slices.Clone(all), func(c *spend.Check) bool { return !c.ID.Time().Equal(moment) })...)
+	filtered(audit.ApprovalFilter{DecidedBy: "bob"}, all[1])
+	filtered(audit.ApprovalFilter{DecidedBy: "bo"})
+	for _, c := range all[3:] { // so that most are approved, whose deadline is another than their end
+		mustDecide(t, s, decision(c, "bob", true), audit.DecisionRecorded)
+	}
+	lists(soonest, all[2], all[0])
+	soonest.Counterparty = "customer-1"
+	lists(soonest, all[2])
 }

@@ -344,3 +344,35 @@ func TestDetachWhatIsProved(t *testing.T) {
 		t.Errorf("dropped for another archive: %v", err)
 	}
 }
+
+// TestArchivedApprovals: a day on which people were asked is archived once all of that is over; then it has no approvals.
+func TestArchivedApprovals(t *testing.T) {
+	url := migrated(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	ask := func(days int) *spend.Check {
+		c := minimal(f)
+		c.ID = spend.NewID(time.Now().AddDate(0, 0, -days))
+		c.Decision.Effect = spend.Escalate
+		c.Approval = &spend.ApprovalRequest{Required: 1, Expires: 30 * 24 * time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(c)}
+		statement(t, url, "SELECT make_partition('"+c.ID.Time().UTC().Format(time.DateOnly)+"')")
+		must.Do(t, audittest.Record(t.Context(), s, c))
+		return c
+	}
+	old, young := ask(5), ask(0)
+	day := old.ID.Time().UTC().Format(time.DateOnly)
+	db := connect(t, url)
+	if _, err := db.Exec(t.Context(), "SELECT close_day('"+day+"')"); err == nil || !strings.Contains(err.Error(), "people may still decide") {
+		t.Errorf("it is closed while people are asked: %v", err)
+	}
+	denial := audit.ApprovalDecisionRequest{ApprovalID: old.ID, ActionHash: old.Approval.ActionHash, By: audit.Actor{KeyID: "key_x", Principal: "ann"}}
+	if got := must.Get(s.Decide(t.Context(), denial))(t); got != audit.DecisionRecorded {
+		t.Fatal(got)
+	}
+	statement(t, url, "SELECT close_day('"+day+"'), detach_day('"+day+"', 1, '')")
+	found := must.Get(s.Approvals(t.Context(), []spend.ID{old.ID, young.ID}))(t)
+	page, more, err := s.ListApprovals(t.Context(), audit.ApprovalQuery{Limit: 1})
+	if len(found) != 1 || found[0].Check.ID != young.ID || err != nil || len(page) != 1 || more {
+		t.Errorf("found %d, listed %d, %v, %v", len(found), len(page), more, err)
+	}
+}

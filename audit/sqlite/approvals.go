@@ -213,7 +213,11 @@ func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page 
 			return nil, false, err
 		}
 		for _, a := range found {
-			if q.Before, q.After = a.Check.ID, a.Place(); (q.Status == "" || a.Status == q.Status) && selects(q.ApprovalFilter, a) {
+			q.Before, q.After = a.Check.ID, a.Place()
+			if !a.ApprovedAt.IsZero() {
+				q.After.ExpiresAt = a.UseBy() // its deadline
+			}
+			if (q.Status == "" || a.Status == q.Status) && selects(q.ApprovalFilter, a) {
 				page = append(page, a)
 			}
 		}
