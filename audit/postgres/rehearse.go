@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
@@ -18,23 +19,26 @@ import (
 // back: it fails where commits fail for lack of a connection, a right, a lock or space. It does not
 // notice a missing standby, for which only the end of a commit waits.
 func (s *Store) Rehearse(ctx context.Context) error {
-	epoch, err := s.Epoch(ctx)
+	fence, err := one(ctx, s, "cannot rehearse a commit", func(row pgx.CollectableRow) (f spend.Fence, err error) {
+		return f, row.Scan(uuid(&f.Epoch), &f.Stops)
+	}, "SELECT id, stops FROM epoch")
 	if err != nil {
 		return err
 	}
+	fence.Node = spend.NewID(time.Now())
 	session, err := s.writers.take(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot rehearse a commit: %w", err)
 	}
 	defer s.writers.give(session)
-	checks := []*spend.Check{rehearsed(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})}
+	checks := []*spend.Check{rehearsed(fence)}
 	link := (&chain.Builder{Chain: checks[0].Fence.Node}).Next([]chain.Entry{{ID: checks[0].ID}})
 	for _, session.call = range [...]call{callPayments | callRedemptions | callCalendar, callRest} {
 		session.parameters.reset()
 		extra := &paymentExtra{horizonMS: 1} // so that the commit is more than checks, and raises nothing
 		session.parameters.commit(session.call, checks[0].Fence, checks, extra, new(budgetChanges), link)
 		err = session.undo(ctx, &session.parameters)
-		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) { // another epoch began meanwhile
+		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) && !errors.Is(err, audit.ErrStaleStops) { // another epoch, or a stop, came meanwhile
 			return fmt.Errorf("cannot rehearse a commit: %w", err)
 		}
 		if session.conn == nil {

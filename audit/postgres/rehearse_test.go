@@ -39,6 +39,11 @@ func TestRehearse(t *testing.T) {
 		t.Helper()
 		must.Get(db.Exec(t.Context(), statement))(t)
 	}
+	exec("UPDATE epoch SET stops = 7") // something was stopped once
+	if err := s.Rehearse(t.Context()); err != nil {
+		t.Error(err)
+	}
+	exec("UPDATE epoch SET stops = 0")
 	exec("CREATE TRIGGER broken BEFORE INSERT ON batches EXECUTE FUNCTION refuse_change()")
 	if err := s.Rehearse(t.Context()); err == nil || !strings.Contains(err.Error(), "immutable") {
 		t.Errorf("what the database refuses: %v", err)
