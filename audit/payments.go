@@ -16,8 +16,8 @@ type Payments interface {
 	Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error)
 	// CountPayments returns how many payments are recorded: of more than 100,000 an estimate.
 	CountPayments(ctx context.Context) (int64, error)
-	// UnchangedPayments calls each with the payments of which nothing was recorded since a time, some at once. A payment that is
-	// recorded meanwhile may be missing.
+	// UnchangedPayments calls each with the payments of which nothing was recorded since a time, some at once; with none if the
+	// record was restored from a backup since, which may lack what became of them. A payment that is recorded meanwhile may be missing.
 	UnchangedPayments(ctx context.Context, since time.Time, each func([]spend.Hash) error) error
 	// RemovePayments removes those of the payments that have this version and of which nothing was recorded since a time, which
 	// is spend.PaymentsKept ago at least, and returns how many. It records a change of kind PaymentsRemoved. No commit that has
@@ -71,13 +71,13 @@ type PaymentFacts struct {
 	Check    *spend.Check // the one that the payment shows; nil without one
 	Course   spend.Course // of that check
 	Approval *Approval    // that the shown check asked for; nil without one
-	Approved bool         // the shown check's action may use an approval of another check
+	Other    *Approval    // of another check, that the shown check's action may use, or could once people approve it; nil without one
 }
 
 // Status returns the payment's state at a moment.
 func (f *PaymentFacts) Status(now time.Time) PaymentStatus {
 	status := f.ofShown(now)
-	if f.Approved && (status == PaymentFree || status == PaymentDenied || status == PaymentEscalated) {
+	if f.Other != nil && (status == PaymentFree || status == PaymentDenied || status == PaymentEscalated) {
 		return PaymentWaiting
 	}
 	return status

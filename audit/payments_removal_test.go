@@ -38,7 +38,7 @@ func TestEndedBefore(t *testing.T) {
 	approved := asked(ApprovalExpired, -time.Hour)
 	approved.Approval.ApprovedAt = before.Add(-time.Hour)
 	elsewhere := facts(spend.Block, time.Hour)
-	elsewhere.Approved = true
+	elsewhere.Other = new(Approval)
 	rounds := func(hours int) *PaymentFacts {
 		f := step(step(facts(spend.Allow, 2*time.Hour), spend.Redeemed, spend.ReleaseNone), spend.Executed, spend.ReleaseNone)
 		f.Hours = hours
@@ -52,7 +52,7 @@ func TestEndedBefore(t *testing.T) {
 		"executed, and soon free again":  {rounds(3), false},
 		"executed, and free again since": {rounds(1), true},
 		"blocked":                        {facts(spend.Block, time.Hour), true},
-		"blocked, and approved before":   {elsewhere, false},
+		"blocked, and asked before":      {elsewhere, false},
 		"open":                           {facts(spend.Allow, time.Hour), false},
 		"redeemed":                       {step(facts(spend.Allow, time.Hour), spend.Redeemed, spend.ReleaseNone), false},
 		"in doubt": {step(step(facts(spend.Allow, time.Hour), spend.Redeemed, spend.ReleaseNone), spend.InDoubt,

@@ -248,7 +248,7 @@ func freeze(c *checking, check *spend.Check, f *frozen) {
 
 // frozenPayment refuses a request for a payment that a freeze stops. The payment is shown where nothing is begun by that; else
 // the request is judged.
-func (a *Authorizer) frozenPayment(c *checking, action *spend.Action, newer bool) (shown bool, err error) {
+func (a *Authorizer) frozenPayment(c *checking, action *spend.Action) (shown bool, err error) {
 	p := c.payment
 	if c.view.freezes == nil || p.facts.Check == nil {
 		return false, nil
@@ -265,7 +265,7 @@ func (a *Authorizer) frozenPayment(c *checking, action *spend.Action, newer bool
 	case audit.PaymentOpen:
 		begins = true
 	case audit.PaymentEscalated, audit.PaymentWaiting:
-		begins = p.Replace && (p.differs != nil || newer)
+		begins = p.Replace
 		shown = p.status == audit.PaymentWaiting || p.approved != nil
 	case audit.PaymentRedeemed, audit.PaymentInDoubt:
 		begins, shown = a.takesOver(c), true

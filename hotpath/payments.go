@@ -142,20 +142,21 @@ func (a *Authorizer) tryPayment(ctx context.Context, c *checking, action *spend.
 		}
 	}
 	p.differs = a.differing(c, action)
-	if p.differs != nil && !p.mayDiffer() {
+	used := p.Nonce != "" && facts.Used(p.nonce) // it begins nothing any more
+	within := facts.Check == nil || c.identity.access.permitAction(facts.Check.Action.PolicyID, facts.Check.Action.AgentID) == nil
+	if p.differs != nil && !p.mayDiffer(within && !used) {
 		return Answer{}, a.differsOf(c, action)
 	}
-	used := p.Nonce != "" && facts.Used(p.nonce) // it begins nothing any more
 	if p.approved = nil; !used {
 		if p.approved, err = a.approvedOf(inTime, c, action); err != nil {
 			return Answer{}, err
 		}
 	}
-	shown, err := a.frozenPayment(c, action, live.Version() > facts.Check.Decision.PolicyVersion)
+	shown, err := a.frozenPayment(c, action)
 	switch {
 	case err != nil:
 		return Answer{}, err
-	case (used || shown) && c.identity.access.permitAction(facts.Check.Action.PolicyID, facts.Check.Action.AgentID) != nil:
+	case (used || shown) && !within:
 		return Answer{}, a.differsOf(c, action)
 	case used || shown:
 		return a.showPayment(c), nil
@@ -240,12 +241,12 @@ func (a *Authorizer) differing(c *checking, action *spend.Action) (names []strin
 	return names
 }
 
-// mayDiffer reports whether a request with another action is judged.
-func (p *paying) mayDiffer() bool {
+// mayDiffer reports whether a request with another action is judged, which may or may not replace the current check.
+func (p *paying) mayDiffer(mayReplace bool) bool {
 	switch p.status {
 	case audit.PaymentFree, audit.PaymentDenied:
 	case audit.PaymentOpen, audit.PaymentWaiting, audit.PaymentEscalated:
-		if !p.Replace {
+		if !p.Replace || !mayReplace {
 			return false
 		}
 	default:
@@ -273,9 +274,15 @@ func (a *Authorizer) approvedOf(ctx context.Context, c *checking, action *spend.
 	}
 	asker := c.identity.access.key
 	would := &spend.Check{Action: *action, ActionType: c.resolution.Type, KeyID: asker.name, Principal: asker.Grants.Principal}
-	approved := usable(facts, approvals, would)
-	facts.Approved = approved != nil && c.payment.differs == nil
-	return approved, nil
+	found := usable(facts, approvals, would)
+	if c.payment.differs == nil {
+		facts.Other = found
+	}
+	if found == nil || found.Status == audit.ApprovalApproved {
+		return found, nil
+	}
+	c.payment.status = facts.Status(a.now()) // it waits
+	return nil, nil
 }
 
 // replaceAsked has the commit withdraw what the payment asks of people.

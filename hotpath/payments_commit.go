@@ -162,7 +162,7 @@ func (r *reporting) payStep(ctx context.Context, o *spend.Outcome) (with []*spen
 		}
 		facts.Namespace, facts.Key = p.namespace, p.key
 		if o.Status == spend.Redeemed {
-			if err := r.a.mayRedeem(r.access, facts, o.CheckID); err != nil {
+			if err := r.a.mayRedeem(ctx, r.access, facts, o.CheckID); err != nil {
 				return nil, err
 			}
 			if i == 0 {
@@ -199,7 +199,7 @@ func (a *Authorizer) payable(ctx context.Context, access Access, own ofPayment, 
 		if err != nil {
 			return err
 		}
-		if err := a.mayRedeem(access, facts, check.ID); err != nil {
+		if err := a.mayRedeem(ctx, access, facts, check.ID); err != nil {
 			return err
 		}
 	}
@@ -207,9 +207,14 @@ func (a *Authorizer) payable(ctx context.Context, access Access, own ofPayment, 
 }
 
 // mayRedeem fails with a *PaymentTakenError unless the check is the payment's current one or the payment is free.
-func (a *Authorizer) mayRedeem(access Access, facts *audit.PaymentFacts, check spend.ID) error {
+func (a *Authorizer) mayRedeem(ctx context.Context, access Access, facts *audit.PaymentFacts, check spend.ID) error {
 	status := audit.PaymentFree
 	if facts.Version > 0 {
+		if facts.Current != check {
+			if err := a.noteOthers(ctx, map[spend.Hash]*audit.PaymentFacts{facts.Hash(): facts}); err != nil {
+				return err
+			}
+		}
 		status = facts.Status(a.now())
 	}
 	if facts.Current == check && facts.Executed() == nil || facts.Current != check && status == audit.PaymentFree {
@@ -300,6 +305,9 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	a.guard.Release(&c.attempt)
 	a.writer.Free()
 	id := p.facts.Check.ID
+	if p.facts.Other != nil {
+		id = p.facts.Other.Check.ID
+	}
 	found, held, err := a.AwaitApproval(ctx, c.identity.access, id, p.Wait, p.Stop)
 	soFar, ok := a.writer.Reserve()
 	if !ok {

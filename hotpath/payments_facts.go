@@ -71,10 +71,11 @@ func (a *Authorizer) factsOfAll(ctx context.Context, hashes []spend.Hash) (map[s
 	return all, nil
 }
 
-// usable returns the first of a payment's approvals that a check of it may use; nil without one.
+// usable returns the first of a payment's approvals that a check of it may use, or could once people approve it; nil without one.
 func usable(facts *audit.PaymentFacts, approvals []*audit.Approval, would *spend.Check) *audit.Approval {
 	for _, approval := range approvals {
-		if approval.Refuses(would) != nil || facts.Executed() != nil || approval.Check.Payment.Round != facts.Round {
+		refused := approval.Refuses(would)
+		if refused != nil && refused.Status != audit.ApprovalPending || facts.Executed() != nil || approval.Check.Payment.Round != facts.Round {
 			continue // people approved it for the round before
 		}
 		if facts.Check.Decision.Effect == spend.Escalate && facts.Check.Action.ApprovalID == approval.Check.ID {
@@ -94,9 +95,8 @@ func (a *Authorizer) approvalsOf(ctx context.Context, payments ...spend.Hash) ([
 	return approvals, nil
 }
 
-// noteApproved completes facts that are to be shown: a check that was blocked, or that was asked again, may leave an approval
-// of another check unused (S84).
-func (a *Authorizer) noteApproved(ctx context.Context, all map[spend.Hash]*audit.PaymentFacts) error {
+// noteOthers completes facts: a check that was blocked, or that was asked again, may leave an approval of another check unused (S84).
+func (a *Authorizer) noteOthers(ctx context.Context, all map[spend.Hash]*audit.PaymentFacts) error {
 	var asked []spend.Hash
 	for hash, facts := range all {
 		status := facts.Status(a.now())
@@ -117,7 +117,7 @@ func (a *Authorizer) noteApproved(ctx context.Context, all map[spend.Hash]*audit
 		of[approval.Check.PaymentHash()] = append(of[approval.Check.PaymentHash()], approval)
 	}
 	for hash, approvals := range of {
-		all[hash].Approved = usable(all[hash], approvals, all[hash].Check) != nil
+		all[hash].Other = usable(all[hash], approvals, all[hash].Check)
 	}
 	return nil
 }

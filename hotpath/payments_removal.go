@@ -40,7 +40,7 @@ func (a *Authorizer) RemovePayments(ctx context.Context, before time.Time) (fail
 func (a *Authorizer) removeEnded(ctx context.Context, some []spend.Hash, before time.Time) error {
 	facts, err := a.factsOfAll(ctx, some)
 	if err == nil {
-		err = a.noteApproved(ctx, facts)
+		err = a.noteOthers(ctx, facts)
 	}
 	if half := len(some) / 2; err != nil && half > 0 && !errors.Is(err, audit.ErrUnavailable) && ctx.Err() == nil {
 		return errors.Join(a.removeEnded(ctx, some[:half], before), a.removeEnded(ctx, some[half:], before))

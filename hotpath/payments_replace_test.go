@@ -73,3 +73,59 @@ func TestReplacedPayment(t *testing.T) {
 		}
 	})
 }
+
+// S84, S31: a key whose binding does not reach the current check replaces nothing of it, and a nonce that was used replaces nothing.
+func TestReplaceWithinBindings(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		f.post(0, "small", `[{"rule_id":"m","rule_type":"max_amount","parameters":{"limit":5}}]`)
+		f.post(0, "e", asksOne)
+		p.must("open", under(refundOf(t, "10", "c"), "days"), hotpath.PaymentRequest{}, audit.PaymentOpen, false)
+		p.must("waiting", under(refundOf(t, "200", "d"), "e"), hotpath.PaymentRequest{Key: "w"}, audit.PaymentWaiting, false)
+		bound := payer{f, f.keyed(spend.Grants{Role: spend.Agent, Principal: "bot", PolicyIDs: []string{"small"}}), nil}
+		for _, key := range []string{"order", "w"} {
+			evil := under(refundOf(t, "99", "evil"), "small")
+			_, err := bound.pay(0, evil, hotpath.PaymentRequest{Key: key, Replace: true})
+			if refused, differs := errors.AsType[*hotpath.PaymentDiffersError](err); !differs || !refused.Payment.Hidden {
+				t.Errorf("%s was replaced from outside: %v", key, err)
+			}
+		}
+		p.must("still waiting", under(refundOf(t, "200", "d"), "e"), hotpath.PaymentRequest{Key: "w"}, audit.PaymentWaiting, false)
+		used := nonce(1)
+		redeemed := p.must("redeemed", under(refundOf(t, "10", "c"), "days"), used, audit.PaymentRedeemed, true)
+		if err := p.ended(redeemed, spend.Gateway, spend.Failed, 0); err != nil {
+			t.Fatal(err)
+		}
+		p.must("open again", under(refundOf(t, "10", "c"), "days"), hotpath.PaymentRequest{}, audit.PaymentOpen, false)
+		used.Replace = true
+		if _, err := p.pay(0, under(refundOf(t, "20", "c"), "days"), used); !strings.Contains(fmt.Sprint(err), "amount") {
+			t.Errorf("a used nonce replaces: %v", err)
+		}
+	})
+}
+
+// S84, S92: people are asked once for a payment: while the approval of an earlier check is reopened it waits for that, and no executor
+// redeems a check of its own under it.
+func TestReopenedApprovalOfAnEarlierCheck(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		f.post(0, "p", fmt.Sprintf(askRules, 1000))
+		act, ann, bob := refundOf(t, "200", "good"), f.person("ann"), f.person("bob")
+		asked := p.must("asked", act, hotpath.PaymentRequest{}, audit.PaymentWaiting, false)
+		ann.approve(asked.Payment.Approval)
+		f.post(0, "p", fmt.Sprintf(askRules, 150))
+		p.must("blocked, with an approval", act, hotpath.PaymentRequest{}, audit.PaymentWaiting, false)
+		f.post(0, "p", fmt.Sprintf(askRules, 1000))
+		ann.patch(0, audit.KeyChange{Active: new(false)})
+		again := p.must("reopened", act, hotpath.PaymentRequest{}, audit.PaymentWaiting, false)
+		if again.Check.Decision.Effect != spend.Block || !again.Replayed {
+			t.Errorf("people are asked again: %+v", again.Check.Decision)
+		}
+		bob.approve(asked.Payment.Approval)
+		p.must("approved", act, nonce(1), audit.PaymentRedeemed, true)
+		page, _, err := f.store.ListApprovals(t.Context(), audit.ApprovalQuery{Status: audit.ApprovalPending, Limit: 9})
+		if err != nil || len(page) > 0 {
+			t.Errorf("people are still asked %d times: %v", len(page), err)
+		}
+	})
+}

@@ -69,7 +69,7 @@ func (a *Authorizer) showChecked(ctx context.Context, c *checking, answer *Answe
 		}
 	}
 	if after.Version > 1 {
-		err = a.noteApproved(ctx, map[spend.Hash]*audit.PaymentFacts{c.attempt.Payment: after})
+		err = a.noteOthers(ctx, map[spend.Hash]*audit.PaymentFacts{c.attempt.Payment: after})
 	}
 	answer.Payment = a.viewOwn(c, after)
 	return err
@@ -111,7 +111,7 @@ func (a *Authorizer) PaymentsOf(
 	}
 	facts, err := a.factsOfAll(ctx, hashes)
 	if err == nil {
-		err = a.noteApproved(ctx, facts)
+		err = a.noteOthers(ctx, facts)
 	}
 	if err != nil {
 		return nil, err

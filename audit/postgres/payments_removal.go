@@ -26,7 +26,8 @@ func (s *Store) UnchangedPayments(ctx context.Context, since time.Time, each fun
 		var found []spend.Hash
 		found, err = collectBy(ctx, s.list, doing, func(row pgx.CollectableRow) (h spend.Hash, err error) {
 			return h, row.Scan((*hashColumn)(&h))
-		}, "SELECT payment_hash FROM payments WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND changed_at < $3",
+		}, "SELECT payment_hash FROM payments WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND changed_at < $3 "+
+			"AND $3 >= (SELECT from_ms(r.from_ms) FROM redeemable AS r)",
 			fmt.Sprintf("(%d,0)", page), fmt.Sprintf("(%d,0)", page+atOnce), since)
 		if err == nil && len(found) > 0 {
 			err = each(found)

@@ -16,8 +16,8 @@ func (s *Store) UnchangedPayments(ctx context.Context, since time.Time, each fun
 	for last := (spend.Hash{}); ; {
 		found, err := collect(ctx, s.reader, "cannot look for old payments", func(row scanner) (h spend.Hash, err error) {
 			return h, row.Scan(blob(h[:]))
-		}, "SELECT payment_hash FROM payments WHERE payment_hash > ? AND changed_at < ? ORDER BY payment_hash LIMIT ?",
-			last[:], since.UnixMilli(), atOnce)
+		}, "SELECT payment_hash FROM payments WHERE payment_hash > ?1 AND changed_at < ?2 AND ?2 >= (SELECT from_ms FROM redeemable) "+
+			"ORDER BY payment_hash LIMIT ?3", last[:], since.UnixMilli(), atOnce)
 		if err != nil || len(found) == 0 {
 			return err
 		}
