@@ -96,6 +96,7 @@ type CheckQuery struct {
 	AskedBy        string           // the principal in the record of the check's key, else the key's ID
 	ActionType     spend.ActionType // as resolved
 	Reason         spend.Reason
+	RuleID         string     // that decided
 	ApprovalID     spend.ID   // with which the check was sent
 	Payment        spend.Hash // of the check, or under which it was redeemed
 	Effect         *spend.Effect

@@ -19,7 +19,11 @@ type CheckSums struct {
 	Agents         []NameCount   // those of most checks
 	Counterparties []NameCount
 	Rules          []RuleCount // that blocked or escalated
+	Latency        Latency
 }
+
+// Latency says how long the node took, in milliseconds: half of the checks and 95 % of them at most, and the slowest.
+type Latency struct{ P50, P95, Max int64 }
 
 // CurrencySum has the amounts of one currency, by decision.
 type CurrencySum struct {
@@ -46,6 +50,7 @@ type Summed struct {
 	Amount                        spend.Amount
 	Effect                        spend.Effect
 	Rule                          RuleCount // its Checks are not read
+	LatencyMS                     int64
 }
 
 // Summing adds checks up.
@@ -54,6 +59,7 @@ type Summing struct {
 	amounts                map[string]*CurrencySum
 	agents, counterparties map[string]int64
 	rules                  map[RuleCount]int64
+	latencies              []int64
 }
 
 // NewSumming returns a Summing without checks.
@@ -72,6 +78,7 @@ func (s *Summing) Add(c *Summed) {
 	}
 	sum := &s.amounts[c.Currency].Of[c.Effect]
 	*sum = sum.Plus(c.Amount.Total())
+	s.latencies = append(s.latencies, c.LatencyMS)
 	s.agents[c.Agent]++
 	s.counterparties[c.Counterparty]++
 	if c.Effect != spend.Allow {
@@ -95,6 +102,10 @@ func (s *Summing) Sums(since time.Time) *CheckSums {
 			cmp.Compare(a.Reason, b.Reason))
 	})
 	sums.Rules = sums.Rules[:min(len(sums.Rules), topNames)]
+	if n := len(s.latencies); n > 0 {
+		slices.Sort(s.latencies)
+		sums.Latency = Latency{s.latencies[(n*50+99)/100-1], s.latencies[(n*95+99)/100-1], s.latencies[n-1]}
+	}
 	return sums
 }
 

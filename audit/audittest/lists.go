@@ -25,6 +25,7 @@ func selects(q *audit.CheckQuery, c *spend.Check) bool {
 		(q.IdempotencyKey == "" || q.IdempotencyKey == c.Action.IdempotencyKey) &&
 		(q.ActionType == spend.Unspecified || q.ActionType == c.ActionType) &&
 		(q.Reason == "" || q.Reason == c.Decision.Reason) &&
+		(q.RuleID == "" || q.RuleID == c.Decision.RuleID) &&
 		(q.ApprovalID.IsZero() || q.ApprovalID == c.Action.ApprovalID) &&
 		(q.AskedBy == "" || q.AskedBy == cmp.Or(c.Principal, c.KeyID)) && q.Select(c.Action.Amount) &&
 		(q.Effect == nil || *q.Effect == c.Decision.Effect) &&
@@ -98,6 +99,8 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 		{ActionType: spend.Discount},
 		{Reason: reason},
 		{Reason: spend.ReasonBudgetExceeded},
+		{RuleID: blocked(newCheck(spend.Fence{})).Decision.RuleID},
+		{RuleID: "none"},
 		{IdempotencyKey: "key 31"},
 		{IdempotencyKey: "none"},
 		{ApprovalID: spend.ID{15: 1}},

@@ -18,33 +18,25 @@ func mustSum(t *testing.T, s Subject, q audit.CheckQuery, of []*spend.Check) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want, numbers [spend.Block + 1]int64
-	sums, currencies := make(map[string][spend.Block + 1]string), make(map[string][spend.Block + 1]string)
+	var want [spend.Block + 1]int64
+	sums, added := make(map[string][spend.Block + 1]spend.Total), make(map[string][spend.Block + 1]spend.Total)
 	agents := make(map[string]int64)
 	for _, c := range of {
 		want[c.Decision.Effect]++
 		sum := sums[c.Action.Currency]
-		before, _ := spend.ParseTotal(sum[c.Decision.Effect]) // 0 at first
-		sum[c.Decision.Effect] = before.Plus(c.Action.Amount.Total()).String()
+		sum[c.Decision.Effect] = sum[c.Decision.Effect].Plus(c.Action.Amount.Total())
 		sums[c.Action.Currency] = sum
 		agents[c.Action.AgentID]++
 	}
 	for _, sum := range got.Amounts {
-		var texts [spend.Block + 1]string
-		for effect, total := range sum.Of {
-			if texts[effect] = total.String(); total.IsZero() {
-				texts[effect] = sums[sum.Currency][effect]
-			}
-		}
-		currencies[sum.Currency] = texts
+		added[sum.Currency] = sum.Of
 	}
-	numbers = got.Of
 	top := make(map[string]int64)
 	for _, a := range got.Agents {
 		top[a.Name] = a.Checks
 	}
-	if numbers != want || !maps.Equal(currencies, sums) || !maps.Equal(top, agents) || !got.Since.IsZero() {
-		t.Errorf("%+v:\ngot  %v %v %v since %v\nwant %v %v %v", q, numbers, currencies, top, got.Since, want, sums, agents)
+	if got.Of != want || !maps.Equal(added, sums) || !maps.Equal(top, agents) || !got.Since.IsZero() {
+		t.Errorf("%+v:\ngot  %v %v %v since %v\nwant %v %v %v", q, got.Of, added, top, got.Since, want, sums, agents)
 	}
 }
 
@@ -58,6 +50,7 @@ func checkSums(t *testing.T, s Subject) {
 			c = blocked(c)
 		}
 		c.Action.PolicyID, c.Action.Currency = "summed", [...]string{"EUR", "USD"}[i%2]
+		c.LatencyMS = int64(i)
 		c.Action.Amount, c.Action.Counterparty = amount("9999999999.123456789"), string(rune('a'+min(i, 11)))
 		mustCommit(t, s, c)
 		all = append(all, c)
@@ -71,7 +64,7 @@ func checkSums(t *testing.T, s Subject) {
 	if len(got.Amounts) != 2 || got.Amounts[0].Currency != "EUR" || got.Amounts[1].Of[spend.Allow].String() != "99999999991.23456789" ||
 		len(got.Counterparties) != 10 || got.Counterparties[0] != (audit.NameCount{Name: "l", Checks: 19}) || got.Counterparties[9].Name != "i" ||
 		!reflect.DeepEqual(got.Rules, []audit.RuleCount{{PolicyID: "summed", RuleID: rule.RuleID, Reason: rule.Reason, Checks: 10}}) ||
-		!got.Since.IsZero() {
+		!got.Since.IsZero() || got.Latency != (audit.Latency{P50: 14, P95: 28, Max: 29}) {
 		t.Errorf("%+v", got)
 	}
 	q.Examine = 12

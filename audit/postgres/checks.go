@@ -156,6 +156,7 @@ func (q *query) matching(by *audit.CheckQuery, limit int) {
 	q.is("coalesce(principal, key_id)", by.AskedBy)
 	q.amounts(by.Amounts)
 	q.is("reason_code", string(by.Reason))
+	q.is("rule_id", by.RuleID)
 	if t := by.ActionType; t != spend.Unspecified {
 		q.add(" AND action_type = '" + chain.TypeLetters[t:t+1] + "'")
 	}

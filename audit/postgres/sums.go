@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	summedColumns = "agent_id, counterparty, currency, amount::text, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, '')"
+	summedColumns = "agent_id, counterparty, currency, amount::text, decision, policy_id, coalesce(rule_id, ''), " +
+		"coalesce(reason_code, ''), latency_ms::bigint"
 	// archivedUntil selects when the last archived day of a range of IDs ends; null if none is archived.
 	archivedUntil = `SELECT (max(day) + 1)::timestamp AT TIME ZONE 'UTC' FROM archived_days
 		WHERE day >= day_of($1) AND day <= day_of($2)`
@@ -70,7 +71,7 @@ func addSums(ctx context.Context, tx pgx.Tx, sums *audit.Summing, q *audit.Check
 	var amount, reason string
 	var effect byte
 	_, err = pgx.ForEachRow(rows, []any{
-		&c.Agent, &c.Counterparty, &c.Currency, &amount, &effect, &c.Rule.PolicyID, &c.Rule.RuleID, &reason,
+		&c.Agent, &c.Counterparty, &c.Currency, &amount, &effect, &c.Rule.PolicyID, &c.Rule.RuleID, &reason, &c.LatencyMS,
 	}, func() (err error) {
 		c.Effect, c.Rule.Reason = effectOf(effect), spend.Reason(reason)
 		if c.Amount, err = spend.ParseAmount(amount); err == nil {

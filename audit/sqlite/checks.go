@@ -53,6 +53,7 @@ func (w *where) matching(q *audit.CheckQuery) {
 	w.amounts(q.Amounts)
 	w.is("action_type", q.ActionType.String())
 	w.is("reason_code", string(q.Reason))
+	w.is("rule_id", q.RuleID)
 	if !q.ApprovalID.IsZero() {
 		w.and("approval_id = ?", q.ApprovalID[:])
 	}
@@ -94,7 +95,7 @@ func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.Check
 		var c audit.Summed
 		var amount, reason string
 		if err := row.Scan(&c.Agent, &c.Counterparty, &c.Currency, &amount, known(&c.Effect, spend.ParseEffect), &c.Rule.PolicyID,
-			&c.Rule.RuleID, &reason); err != nil {
+			&c.Rule.RuleID, &reason, &c.LatencyMS); err != nil {
 			return struct{}{}, err
 		}
 		c.Rule.Reason = spend.Reason(reason)
@@ -102,7 +103,7 @@ func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.Check
 			sums.Add(&c)
 		}
 		return struct{}{}, err
-	}, "SELECT agent_id, counterparty, currency, amount, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, '')"+
+	}, "SELECT agent_id, counterparty, currency, amount, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, ''), latency_ms"+
 		" FROM checks AS examined WHERE check_id >= ? AND check_id < ?"+w.text, w.args...)
 	if err != nil {
 		return nil, err

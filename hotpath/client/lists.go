@@ -30,6 +30,7 @@ type CheckQuery struct {
 	Counterparty   string
 	ActionType     ActionType
 	ReasonCode     string
+	RuleID         string // that decided
 	IdempotencyKey string // found at once
 	ApprovalID     string
 	PaymentKey     string // of the caller, or of Principal
@@ -63,7 +64,7 @@ func clean(metadata *json.RawMessage) {
 func (q CheckQuery) request(cursor string) request {
 	return get("/v1/checks", map[string]string{
 		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(), "outcome": q.Outcome,
-		"counterparty": q.Counterparty, "action_type": string(q.ActionType), "reason_code": q.ReasonCode,
+		"counterparty": q.Counterparty, "action_type": string(q.ActionType), "reason_code": q.ReasonCode, "rule_id": q.RuleID,
 		"idempotency_key": q.IdempotencyKey, "approval_id": q.ApprovalID,
 		"payment_key": q.PaymentKey, "principal": q.Principal, "amount_from": q.AmountFrom, "amount_to": q.AmountTo,
 		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,

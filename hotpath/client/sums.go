@@ -12,6 +12,7 @@ type SumsQuery struct {
 	PolicyID     string `json:"policy_id,omitempty"`
 	Counterparty string `json:"counterparty,omitempty"`
 	Principal    string `json:"principal,omitempty"` // of the API key that asked
+	RuleID       string `json:"rule_id,omitempty"`   // that decided
 	From         string `json:"from,omitempty"`      // an RFC 3339 time or a date, which is its whole UTC day
 	To           string `json:"to,omitempty"`        // the same; both are inclusive
 }
@@ -34,6 +35,7 @@ func (s *Sums) accept(from reply) error {
 // that were made in the range, or those that are not archived.
 func (c *Client) Sums(ctx context.Context, q SumsQuery) (*Sums, error) {
 	return fetch[Sums](ctx, c, get("/v1/sums", map[string]string{
-		"agent_id": q.AgentID, "policy_id": q.PolicyID, "counterparty": q.Counterparty, "principal": q.Principal, "from": q.From, "to": q.To,
+		"agent_id": q.AgentID, "policy_id": q.PolicyID, "counterparty": q.Counterparty, "principal": q.Principal, "rule_id": q.RuleID,
+		"from": q.From, "to": q.To,
 	}))
 }

@@ -122,7 +122,7 @@ func successor(id spend.ID) spend.ID {
 func queryChecks(query []byte) (checkQuery, filterSum, error) {
 	var faults spend.Faults
 	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxExamined}}
-	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "idempotency_key",
+	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "action_type", "reason_code", "rule_id", "idempotency_key",
 		"payment_key", "principal", "approval_id", "decision", "outcome", "amount_from", "amount_to", "from", "to", "before", "limit", "cursor")
 	q.queryAction(values, &faults)
 	if s, given := values["decision"]; given {
@@ -172,6 +172,8 @@ func (q *checkQuery) queryAction(values map[string]string, faults *spend.Faults)
 	spend.CheckLength(faults, "idempotency_key", q.IdempotencyKey, spend.MaxIdempotencyKey)
 	q.Reason = spend.Reason(values["reason_code"]) // one that no decision has selects nothing
 	spend.CheckLength(faults, "reason_code", values["reason_code"], spend.MaxIdentifier)
+	q.RuleID = values["rule_id"]
+	spend.CheckLength(faults, "rule_id", q.RuleID, spend.MaxIdentifier)
 	if s, given := values["payment_key"]; given {
 		var fault string
 		if q.paymentKey, fault = spend.PaymentKey(s); fault != "" || q.paymentKey == "" {

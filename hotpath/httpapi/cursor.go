@@ -53,7 +53,7 @@ func checkFilters(q *audit.CheckQuery, others ...string) filterSum {
 	b = appendInstant(b, q.From.IsZero(), q.From.UnixMilli())
 	b = appendInstant(b, q.Until.IsZero(), q.Until.UnixMilli())
 	b = append(append(b, byte(q.ActionType)), q.ApprovalID[:]...)
-	for _, s := range append(others, q.PolicyID, q.AskedBy, q.Counterparty, q.IdempotencyKey, string(q.Reason)) {
+	for _, s := range append(others, q.PolicyID, q.AskedBy, q.Counterparty, q.IdempotencyKey, string(q.Reason), q.RuleID) {
 		b = append(append(b, s...), 0)
 	}
 	b = append(b, q.AgentID...)

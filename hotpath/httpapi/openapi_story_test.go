@@ -119,7 +119,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", stats+"day", "", 200, true)
 	d.send("GET", stats+"week", "", 422, false)
 	d.send("GET", "/v1/stats?from=1969-12-31&to=1970-01-01&step=day", "", 422, true)
-	d.send("GET", "/v1/sums?from=2020-01-01&principal=x", "", 200, true)
+	d.send("GET", "/v1/sums?from=2020-01-01&principal=x&rule_id=r", "", 200, true)
 	d.send("GET", "/v1/sums", "", 200, true)
 	d.send("GET", "/v1/sums?from=2020-01-02&to=2020-01-01", "", 422, true)
 
@@ -181,7 +181,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	list := d.send("GET", "/v1/checks?limit=1&agent_id=a&policy_id=p&from=2020-01-01&to=2999-01-01&before=2999-01-01", "", 200, true)
 	d.send("GET", "/v1/checks?limit=1&agent_id=a&policy_id=p&from=2020-01-01&before=2999-01-01&cursor="+
 		field(t, list, "pagination", "next_cursor"), "", 200, true)
-	d.send("GET", "/v1/checks?decision=allow&amount_from=0&amount_to=99.5&principal=x", "", 200, true, narrowKey)
+	d.send("GET", "/v1/checks?decision=allow&rule_id=r&amount_from=0&amount_to=99.5&principal=x", "", 200, true, narrowKey)
 	d.send("GET", "/v1/checks?decision=deny", "", 422, false)
 	if unreported := d.send("GET", "/v1/checks?outcome=none&policy_id=p", "", 200, true); strings.Contains(unreported,
 		field(t, allowed, "check_id")) {

@@ -28,7 +28,7 @@ func (a *API) getSums(x *exchange) error {
 func querySums(query []byte) (audit.CheckQuery, error) {
 	var faults spend.Faults
 	q := checkQuery{CheckQuery: audit.CheckQuery{Examine: maxCounted}}
-	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "principal", "from", "to")
+	values := parameters(query, &faults, "agent_id", "policy_id", "counterparty", "principal", "rule_id", "from", "to")
 	q.queryAction(values, &faults)
 	var last time.Time
 	if q.From, last = queryRange(values, &faults); !last.IsZero() {
@@ -41,7 +41,7 @@ func sumsOf(sums *audit.CheckSums) wire.Sums {
 	shown := wire.Sums{
 		Checks: countsOf(&audit.CheckCount{Of: sums.Of}), Amounts: make([]wire.CurrencySum, len(sums.Amounts)),
 		Agents: make([]wire.AgentCount, len(sums.Agents)), Counterparties: make([]wire.CounterpartyCount, len(sums.Counterparties)),
-		Rules: make([]wire.RuleCount, len(sums.Rules)),
+		Rules: make([]wire.RuleCount, len(sums.Rules)), Latency: wire.SummedLatency(sums.Latency),
 	}
 	if !sums.Since.IsZero() {
 		shown.Since = &wire.Timestamp{Time: sums.Since}

@@ -10,6 +10,14 @@ type Sums struct {
 	Agents         []AgentCount        `json:"agents"`  // the ten of most checks
 	Counterparties []CounterpartyCount `json:"counterparties"`
 	Rules          []RuleCount         `json:"rules"` // that blocked or escalated
+	Latency        SummedLatency       `json:"latency_ms"`
+}
+
+// SummedLatency says how long the node took: half of the checks and 95 % of them at most, and the slowest.
+type SummedLatency struct {
+	P50 int64 `json:"p50"`
+	P95 int64 `json:"p95"`
+	Max int64 `json:"max"`
 }
 
 // CurrencySum has the amounts of one currency, by decision.

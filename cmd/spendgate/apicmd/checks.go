@@ -34,6 +34,7 @@ func checksList(flags *flag.FlagSet) cli.Action {
 		func(text string) error { return q.Decision.UnmarshalText([]byte(text)) })
 	flags.StringVar((*string)(&q.ActionType), "action-type", "", "only those of the `TYPE`: refund, credit, discount or spend")
 	flags.StringVar(&q.ReasonCode, "reason-code", "", "only those that were decided by the `CODE`, such as max_amount_exceeded")
+	flags.StringVar(&q.RuleID, "rule-id", "", "only those that the rule of this `ID` decided")
 	flags.StringVar(&q.Outcome, "outcome", "", "only those whose last report is `STATUS`: executed, failed, voided; or none, or in_doubt")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only those to `TEXT`")
 	flags.StringVar(&q.IdempotencyKey, "idempotency-key", "", "only those of the idempotency `KEY`")

@@ -271,6 +271,22 @@ export interface components {
             counterparties: components["schemas"]["CounterpartyCount"][];
             /** @description The ten that blocked or escalated most checks. */
             rules: components["schemas"]["RuleCount"][];
+            latency_ms: components["schemas"]["SummedLatency"];
+        };
+        /** @description How long the node took, in whole milliseconds. */
+        SummedLatency: {
+            /**
+             * Format: int64
+             * @description Half of the checks took this at most.
+             */
+            p50: number;
+            /**
+             * Format: int64
+             * @description 95 % of them took this at most.
+             */
+            p95: number;
+            /** Format: int64 */
+            max: number;
         };
         CurrencySum: {
             currency: string;
@@ -1295,6 +1311,8 @@ export interface components {
             /** @description The type of the action as the service resolved it. */
             action_type?: components["schemas"]["ActionType"];
             reason_code?: string;
+            /** @description The rule that decided. */
+            rule_id?: string;
             /** @description The first page has the checks that the caller made with this key in the last 24 hours, however many checks there were since. */
             idempotency_key?: string;
             /** @description The payment of the check, in the namespace of the caller or of principal. */
@@ -1451,6 +1469,8 @@ export interface components {
             counterparty?: string;
             /** @description The principal of the API key that asked. */
             principal?: string;
+            /** @description The rule that decided. */
+            rule_id?: string;
             /** @description Inclusive. An RFC 3339 time, UTC without an offset, or a date for the start of its UTC day. */
             from?: string;
             /** @description Inclusive. An RFC 3339 time, UTC without an offset, or a date for the end of its UTC day. */
@@ -1509,6 +1529,7 @@ export type Simulation = components['schemas']['Simulation'];
 export type StatsBucket = components['schemas']['StatsBucket'];
 export type Stats = components['schemas']['Stats'];
 export type Sums = components['schemas']['Sums'];
+export type SummedLatency = components['schemas']['SummedLatency'];
 export type CurrencySum = components['schemas']['CurrencySum'];
 export type AgentCount = components['schemas']['AgentCount'];
 export type CounterpartyCount = components['schemas']['CounterpartyCount'];

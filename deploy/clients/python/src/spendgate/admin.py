@@ -271,6 +271,7 @@ def sums(
     policy_id: str | None = None,
     counterparty: str | None = None,
     principal: str | None = None,
+    rule_id: str | None = None,
     from_: str | date | None = None,
     to: str | date | None = None,
 ) -> Steps[t.Sums]:

@@ -279,6 +279,7 @@ def checks(
     counterparty: str | None = None,
     action_type: t.ActionType | None = None,
     reason_code: str | None = None,
+    rule_id: str | None = None,
     idempotency_key: str | None = None,
     approval_id: str | None = None,
     payment_key: str | None = None,

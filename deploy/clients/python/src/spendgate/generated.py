@@ -30,6 +30,7 @@ __all__ = [
     "StatsBucket",
     "Stats",
     "Sums",
+    "SummedLatency",
     "CurrencySum",
     "AgentCount",
     "CounterpartyCount",
@@ -280,6 +281,18 @@ class Sums:
     counterparties: list[CounterpartyCount]
     # The ten that blocked or escalated most checks.
     rules: list[RuleCount]
+    latency_ms: SummedLatency
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedLatency:
+    """How long the node took, in whole milliseconds."""
+
+    # Half of the checks took this at most.
+    p50: int
+    # 95 % of them took this at most.
+    p95: int
+    max: int
 
 
 @dataclass(frozen=True, kw_only=True)
