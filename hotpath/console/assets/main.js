@@ -41,7 +41,7 @@ function Frame({ route }) {
     <${Navigation} open=${open} page=${page} waiting=${waiting.count} />
     <main id="main" tabindex="-1" ref=${main} class=${page?.path ?? ""}>
       <${Ending} /><${Frozen} frozen=${frozen} />
-      ${!page && html`<${Empty} title="There is no such page.">It may be of another version, or misspelt.<//>`}
+      ${!page && html`<${Empty} title="There is no such page.">It may be of another version, or misspelt. <a href="#/">Go to the first page</a>.<//>`}
       ${page && !may(page.scope) && html`<${Empty} title="Your key does not open this page.">${page.scope === "admin"
         ? "It needs the admin key: sign out, and in again with both." : `It needs the scope ${page.scope}, which an admin can give.`}<//>`}
       ${page && may(page.scope) && html`<${page.show} key=${page.path} route=${route} waiting=${waiting} frozen=${frozen} />`}

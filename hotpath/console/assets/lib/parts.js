@@ -53,10 +53,10 @@ function mark(alphabets) {
 
 // Amount shows an amount with all the digits that the API wrote; the commas between thousands are no characters of it. A line
 // ends between them.
-export function Amount({ value, currency, large = false }) {
+export function Amount({ value, currency, large = false, bare = false }) {
   const [, sign, digits, rest] = /^(-?)(\d*)(.*)$/s.exec(inCurrency(exact(value), currency));
   const groups = digits.replace(/\B(?=(\d{3})+$)/g, " ").split(" ");
-  return html`<span class=${large ? "amount large" : "amount"}>${sign}${groups.slice(0, -1).map((group) => html`<span class="group">${group}</span><wbr />`)}${groups.at(-1)}${rest}${currency && html` <span class="currency">${currency}</span>`}</span>`;
+  return html`<span class=${large ? "amount large" : "amount"}>${sign}${groups.slice(0, -1).map((group) => html`<span class="group">${group}</span><wbr />`)}${groups.at(-1)}${rest}${currency && !bare && html` <span class="currency">${currency}</span>`}</span>`;
 }
 
 // Time shows a time in the viewer's zone; its UTC is there on a tap.
@@ -192,10 +192,10 @@ export function Form({ fields, send, button, label, doing = true, danger, plain,
     }
     act(() => send(given, key.current, form));
   };
-  const control = (name, { of, value: begins, hint: _, kind: __, ...more }) => (of ? html`<select name=${name} ...${more}>${of.map(choice).map(([value, words]) => html`<option value=${value} selected=${value === begins}>${words}</option>`)}</select>`
+  const control = (name, { of, value: begins, hint: _, kind: __, wide: ___, ...more }) => (of ? html`<select name=${name} ...${more}>${of.map(choice).map(([value, words]) => html`<option value=${value} selected=${value === begins}>${words}</option>`)}</select>`
     : html`<input name=${name} defaultValue=${begins} autocomplete="off" spellcheck="false" ...${more} />`);
   return html`<form aria-label=${label} onSubmit=${submit} onInput=${() => { key.current = ""; }}>
-    <div class="try">${fields.map(([name, title, attributes = {}]) => html`<${Field} label=${title} hint=${attributes.hint}>${control(name, attributes)}<//>`)}</div>
+    <div class="try">${fields.map(([name, title, attributes = {}]) => html`<${Field} label=${title} hint=${attributes.hint} wide=${attributes.wide}>${control(name, attributes)}<//>`)}</div>
     ${children}<${Failure} error=${failure} doing=${doing} />
     <div class="buttons"><button class=${danger ? "deny" : plain ? "" : "primary"} disabled=${busy}>${button}</button></div></form>`;
 }

@@ -4,13 +4,13 @@ import { get, listOf, segment, useLoad, usePages } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { grouped, ruleWords } from "../lib/words.js";
+import { ruleWords } from "../lib/words.js";
 import { Empty, Failure, Head, Loading, Theirs, visible } from "../lib/parts.js";
 import { ApprovalTable } from "./approvals.js";
 import { BudgetTable } from "./budgets.js";
-import { checkOf, CheckTable } from "./checks.js";
+import { CheckTable } from "./checks.js";
 import { Freeze } from "./freezes.js";
-import { Decisions, newest, Newest } from "./overview.js";
+import { Period } from "./overview.js";
 
 const kinds = { agents: ["Agent", "agent_id"], counterparties: ["Counterparty", "counterparty"], principals: ["Principal", "principal"] };
 
@@ -20,22 +20,26 @@ export function About({ route, frozen }) {
   const name = route.part;
   const query = { [kind]: name };
   const person = kind === "principal"; // budgets and approvals know it by other names
-  const read = useLoad((signal) => newest(query, signal), [query], 60000);
+  const checks = useLoad((signal) => get("/v1/checks", { query: { ...query, limit: 25 }, signal }), [query], 60000);
   const stopped = frozen.list.filter((f) => f.scope.all || f.scope[kind] === name);
   if (!name) return html`<${Head} title=${title} /><${Empty} title="Whose page?">Names in lists lead to theirs.<//>`;
-  const checks = read.data;
+  const list = checks.data?.data;
   return html`
-    <${Head} title=${html`${title} ${person ? html`<bdi>${visible(name)}</bdi>` : html`<${Theirs} text=${name} />`}`} back=${[link("checks"), "All checks"]}>${stopped.length === 0 && html`<${Freeze} of=${query}>Freeze this ${title.toLowerCase()}<//>`}<//>
+    <${Head} title=${html`${title} ${person ? html`<bdi>${visible(name)}</bdi>` : html`<${Theirs} text=${name} />`}`} back=${[link("checks"), "All checks"]}>
+      ${stopped.length === 0 && html`<${Freeze} of=${query}>Freeze this ${title.toLowerCase()}<//>`}<//>
     ${stopped.length > 0 && html`<p class="short">Frozen: <bdi>${stopped[0].reason}</bdi>. <a href=${link("freezes")}>Why, and how it ends</a></p>`}
-    ${kind === "agent_id" && html`<${Decisions} route=${route} page=${["agents", name]} query=${query} />`}
-    <${Failure} error=${read.error} retry=${read.reload} />
-    ${!checks ? html`<${Loading} />` : html`
-      <${Newest} checks=${checks} query=${query} />
-      ${may("budgets:read") && !person && html`<${Budgets} query=${query} policies=${[...new Set(checks.map((c) => c.action.policy_id))].slice(0, 5)} />`}
-      ${may("approvals:read") && html`<${Approvals} title=${person ? "What it decided" : "Approvals"} query=${person ? { decided_by: name } : query} />`}
-      <section><h2>${person ? "What it asked" : "Checks"}</h2><${CheckTable} list=${listOf(checks.slice(0, 25))} label="Its newest checks" empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />
-        ${checks.length > 0 && html`<p><a href=${link("checks", "", query)}>All of its checks</a></p>`}</section>`}`;
+    ${list?.length !== 0 && html`<${Period} route=${route} page=${[route.page, name]} query=${query} chart=${kind === "agent_id"} />`}
+    ${list && may("budgets:read") && !person && html`<${Budgets} query=${query} policies=${[...new Set(list.map((c) => c.action.policy_id))].slice(0, 5)} />`}
+    ${may("approvals:read") && html`<${Approvals} title=${person ? "What it decided" : "Approvals"} query=${person ? { decided_by: name } : query} />`}
+    <${Newest} title=${person ? "What it asked" : "Checks"} of=${checks} query=${query} />`;
 }
+
+// Newest are the newest checks of a name.
+const Newest = ({ title, of, query }) => html`
+  <section><h2>${title}</h2><${Failure} error=${of.error} retry=${of.reload} />
+    ${of.data ? html`<${CheckTable} list=${listOf(of.data.data)} label="Its newest checks" empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />`
+      : !of.error && html`<${Loading} />`}
+    ${of.data?.pagination.has_more && html`<p><a href=${link("checks", "", query)}>All of its checks</a></p>`}</section>`;
 
 function Approvals({ title, query }) {
   const { data } = useLoad((signal) => get("/v1/approvals", { query: { ...query, limit: 10 }, signal }), [query]);
@@ -50,7 +54,7 @@ function Budgets({ query, policies }) {
 }
 
 // RulePage is a rule of the version in force, what its budget has left, and what it blocked or escalated.
-export function RulePage({ policy, id }) {
+export function RulePage({ policy, id, route }) {
   const { data, error, reload } = useLoad((signal) => get(`/v1/policies/${segment(policy)}`, { signal }), [policy]);
   const rule = data?.rules.find((r) => r.rule_id === id);
   return html`
@@ -59,24 +63,18 @@ export function RulePage({ policy, id }) {
     ${data && (rule ? html`<p>${rule.description}</p><p class="hint">It ${ruleWords(rule)}, by version ${data.version}.</p><details class="exactly"><summary>As JSON</summary><pre class="json">${print(rule)}</pre></details>`
       : html`<p class="hint">Version ${data.version}, which is in force, has no rule of this name.</p>`)}
     ${rule?.rule_type === "budget" && may("budgets:read") && html`<${Counters} policy=${policy} id=${id} />`}
-    ${may("checks:read") && html`<${Fired} policy=${policy} id=${id} />`}`;
+    ${may("checks:read") && html`<${Fired} policy=${policy} id=${id} route=${route} />`}`;
 }
 
-const Counters = ({ policy, id }) => html`<section><h2>What it has left</h2><${BudgetTable} list=${usePages("/v1/budgets", { policy_id: policy, rule_id: id, limit: 100 })} label="Counters" empty=${html`<${Empty} title="Nothing was used yet." />`} /></section>`;
+const Counters = ({ policy, id }) => html`<section><h2>What it has left</h2><${BudgetTable} label="Counters"
+  list=${usePages("/v1/budgets", { policy_id: policy, rule_id: id, limit: 100 })} empty=${html`<${Empty} title="Nothing was used yet." />`} /></section>`;
 
-// Fired looks through the newest violations of the policy.
-function Fired({ policy, id }) {
-  const { data, error } = useLoad(async (signal) => {
-    const found = [];
-    let cursor, looked = 0;
-    do {
-      const page = await get("/v1/violations", { query: { policy_id: policy, limit: 100, cursor }, signal });
-      found.push(...page.data.filter((v) => v.violated_rule_id === id).map(checkOf));
-      [cursor, looked] = [page.pagination.next_cursor, looked + page.data.length];
-    } while (cursor && found.length < 100 && looked < 1000);
-    return { found, looked, more: Boolean(cursor) };
-  }, [policy, id]);
-  return html`<section><h2>What it blocked or escalated</h2><${Failure} error=${error} />
-    ${data && html`<${Newest} checks=${data.found} query=${{ policy_id: policy }} /><p class="hint">${grouped(data.found.length)} of the newest ${grouped(data.looked)} that the policy blocked or escalated${data.more ? "; there are older ones" : ", which are all"}.</p>
-      <${CheckTable} list=${listOf(data.found)} label="Its newest checks" />`}</section>`;
+// Fired is what the rule blocked or escalated.
+function Fired({ policy, id, route }) {
+  const query = { policy_id: policy, rule_id: id };
+  const checks = useLoad((signal) => get("/v1/checks", { query: { ...query, limit: 25 }, signal }), [query], 60000);
+  if (checks.data?.data.length === 0) return html`<h2 class="part">What it blocked or escalated</h2><p>Nothing so far.</p>`;
+  return html`<h2 class="part">What it blocked or escalated</h2>
+    <${Period} route=${route} page=${["policies", [policy, "rules", id]]} query=${query} />
+    <${Newest} title="Checks" of=${checks} query=${query} />`;
 }

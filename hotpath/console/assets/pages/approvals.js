@@ -11,7 +11,7 @@ import { Added } from "./grants.js";
 
 const filters = [
   ["status", "State", ["pending", "approved", "denied", "expired", "used"]], ["counterparty", "Counterparty"], ["agent_id", "Agent"], ["policy_id", "Policy"],
-  ["amount_from", "Amount from"], ["amount_to", "Amount to"], ["decided_by", "Decided by"], ["from", "From", "day"], ["to", "To", "day"],
+  ["amount_from", "Amount from"], ["amount_to", "Amount to"], ["from", "From", "day"], ["to", "To", "day"], ["decided_by", "Decided by"],
 ];
 
 export function Approvals({ route, waiting }) {
@@ -59,7 +59,7 @@ function Queue({ waiting, chosen }) {
   if (!waiting.list) return waiting.error ? html`<${Failure} error=${waiting.error} retry=${waiting.reload} />` : html`<${Loading} />`;
   return html`
     <${Failure} error=${waiting.error} retry=${waiting.reload} />
-    ${waiting.list.length === 0 ? html`<${Empty} title="Nothing waits for you.">When a rule asks for an approval that yours would bring forward, or somebody submits a draft of a policy, it appears here by itself. Rules ask with the parameter <code>approval</code>.<//>`
+    ${waiting.list.length === 0 ? html`<${Empty} title="Nothing waits for you.">When a rule asks for an approval that yours would bring forward, or somebody submits a draft of a policy, it appears here by itself. Rules ask with the parameter <code>approval</code>: <a href=${link("policies")}>the policies</a>.<//>`
       : html`<${Table} cards list=${listOf(waiting.list)} label="Waiting for you, soonest to expire first" columns=${columns} to=${addressOf} current=${chosen && link("approvals", chosen)} />`}
     ${waiting.more && html`<p class="hint">There are more; they come as you decide.</p>`}`;
 }
@@ -73,15 +73,15 @@ function State({ a }) {
 
 // The columns of approvals, and of drafts of policies and grants among them.
 const columns = [
-  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : a.kind === "grant" ? html`<${Added} g=${a} />` : `Change of ${a.policy_id}`), "what number", "9.5rem"],
-  ["State", (a) => (a.kind === "approval" || a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">${a.kind}<//>`), "aside", "8rem"],
+  ["Amount", (a) => (a.action ? html`<${Amount} value=${a.action.amount} currency=${a.action.currency} />` : a.kind === "grant" ? html`<${Added} g=${a} />` : `Change of ${a.policy_id}`), "what number", "8.6rem"],
+  ["State", (a) => (a.kind === "approval" || a.action ? html`<${State} a=${a} />` : html`<${Badge} of="pending">${a.kind}<//>`), "aside", "7.4rem"],
   ["Type", (a) => (a.kind === "grant" ? `for ${a.rule_id} of ${a.policy_id}` : a.action?.action_type), "line far", "4.2rem"],
   ["Counterparty", (a) => (a.action ? html`<i>to </i><${Counterparty} name=${a.action.counterparty} />` : a.note && html`${a.kind === "grant" && "· "}<bdi>${a.note}</bdi>`), "line", "minmax(0, 1.2fr)"],
   ["Agent", (a) => (a.action ? html`<${Agent} id=${a.action.agent_id} />` : (a.author ?? a.created_by) && html`<${Who} of=${a.author ?? a.created_by} />`), "", "minmax(0, 1.2fr)"],
   ["Policy", (a) => a.action && html`<${Policy} id=${a.policy_id} version=${a.policy_version} />`],
-  ["Decided by", (a) => a.decisions?.map((d, i) => html`${i > 0 && ", "}<${Who} of=${d} />`)],
-  ["Asked", (a) => html`<${PlainTime} at=${a.created_at ?? a.made_at} />`, "", "8.5rem"],
-  ["Missing", (a) => { const n = a.kind === "draft" || a.kind === "grant" ? a.missing : a.status === "pending" && a.required > 1 && missingOf(a); return n && html`${n}<i> ${n === 1 ? "approval" : "approvals"} missing</i>`; }, "", "5rem"],
+  ["Decided by", (a) => a.decisions?.map((d, i) => html`${i > 0 && ", "}<${Who} of=${d} />`), "far"],
+  ["Asked", (a) => html`<${PlainTime} at=${a.created_at ?? a.made_at} />`, "", "7.4rem"],
+  ["Missing", (a) => { const n = a.kind === "draft" || a.kind === "grant" ? a.missing : a.status === "pending" && a.required > 1 && missingOf(a); return n && html`${n}<i> ${n === 1 ? "approval" : "approvals"} missing</i>`; }, "", "3.8rem"],
 ];
 
 export const ApprovalTable = (props) => html`<${Table} columns=${columns} to=${(a) => link("approvals", a.approval_id, { show: "all" })} label="Approvals, the newest first" ...${props} />`;
@@ -92,7 +92,7 @@ function All({ route }) {
   return html`
     <${Filters} of=${filters} values=${query} keep=${{ show: "all" }} list=${list} change=${(values) => go(link("approvals", "", values))} />
     <${ApprovalTable} list=${list} to=${(a) => link("approvals", a.approval_id, route.query)}
-      empty=${html`<${Empty} title="No approvals.">${Object.keys(query).length ? "None is as the filters say." : html`A rule with the parameter <code>approval</code> asks people about what it escalates.`}<//>`} />`;
+      empty=${html`<${Empty} title="No approvals.">${Object.keys(query).length ? "None is as the filters say." : html`A rule with the parameter <code>approval</code> asks people about what it escalates. <a href=${link("policies")}>Write one in a policy</a>.`}<//>`} />`;
 }
 
 // useWaiting reads what waits, approvals that expire soonest first and then drafts, every few seconds. Pages may be

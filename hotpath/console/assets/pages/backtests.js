@@ -20,7 +20,7 @@ export function Backtests({ route }) {
     <${Table} list=${list} label="Backtests, the newest first" to=${(b) => link("backtests", b.backtest_id)} columns=${[
       ["Policy", (b) => b.policy_id, "what"], ["State", (b) => html`<${Badge} of=${b.status} />`, "aside", "7rem"], ["Rules", (b) => (b.version ? `version ${b.version}` : "changed rules"), "", "8rem"],
       ["From", (b) => html`<${PlainTime} at=${b.from} />`, "", "8.5rem"], ["To", (b) => html`<i>to </i><${PlainTime} at=${b.to} />`, "", "8.5rem"], ["By", (b) => html`<${Who} name=${b.principal} />`]]}
-      empty=${html`<${Empty} title="No backtests.">Open a policy, change its text in the editor, and see there what it would have done.<//>`} />`;
+      empty=${html`<${Empty} title="No backtests."><a href=${link("policies")}>Open a policy</a>, change its text in the editor, and see there what it would have done.<//>`} />`;
 }
 
 // Backtest shows one, on a page of its own or within another.
@@ -40,11 +40,11 @@ export function Backtest({ id, route, within = false }) {
     ${!ended(b.status) && html`<button onClick=${() => act(() => post(`${path}/cancel`).then(read.reload))}>Cancel</button>`}
     <${Running} of=${b} />
     <${Failure} error=${failure ?? read.error} />
+    ${b.report && html`<${Report} report=${b.report} policy=${b.policy_id} route=${route} /><${Flips} key=${route.query.change} path=${path} total=${b.report.flips} change=${route.query.change} />`}
     <${Facts} of=${[
       ["Policy", html`<${Policy} id=${b.policy_id} />`], ["Rules", b.version ? html`<${Policy} id=${b.policy_id} version=${b.version} shown />` : "changed, as below"],
       ["Budgets and duplicates", states[b.state] ?? b.state], ["By", html`<${Who} name=${b.principal} />`], ["Begun", html`<${Time} at=${b.created_at} dated />`],
     ]} />
-    ${b.report && html`<${Report} report=${b.report} policy=${b.policy_id} route=${route} /><${Flips} key=${route.query.change} path=${path} total=${b.report.flips} change=${route.query.change} />`}
     <details class="exactly"><summary>The rules</summary><pre class="json">${print(b.rules)}</pre></details>`;
 }
 

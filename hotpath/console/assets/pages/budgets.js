@@ -59,7 +59,7 @@ function Fullest() {
   const read = useLoad(fullest, [], 60000);
   const { data } = read;
   if (!data) return html`<${Awaited} of=${read} />`;
-  return html`<${BudgetTable} list=${listOf(data.counters)} label="Budgets, the fullest first" empty=${html`<${Empty} title="Nothing was used yet.">A counter appears with the first allowed action that a rule of type <code>budget</code> counts.<//>`} />
+  return html`<${BudgetTable} list=${listOf(data.counters)} label="Budgets, the fullest first" empty=${html`<${Empty} title="Nothing was used yet.">A budget is a rule of type <code>budget</code> <a href=${link("policies")}>in a policy</a>. It appears with the first allowed action that it counts.<//>`} />
     ${data.more && html`<p class="hint">Not all counters were looked at: name a policy to see all of its.</p>`}`;
 }
 
@@ -73,14 +73,14 @@ const window = (b) => html`${b.window ?? minutes(b.rolling_minutes)}${b.resets_a
 const limits = (b) => html`<span title=${Number(exact(b.granted ?? 0)) > 0 || b.granted_count > 0 ? `${[b.limit && money(b.granted, b.currency), b.max_count && plural(b.granted_count, "action")].filter(Boolean).join(", ")} of it granted` : ""}>${both(b, sum([b.limit, b.granted]), (b.max_count ?? 0) + (b.granted_count ?? 0))}</span>`;
 
 const columns = [
-  ["Rule", (b) => html`<${Rule} policy=${b.policy_id} id=${b.rule_id} />`, "what"],
-  ["Window", window, "aside far", "11.5rem"],
+  ["Rule", (b) => html`<${Rule} policy=${b.policy_id} id=${b.rule_id} />`, "what", "minmax(0, .8fr)"],
+  ["Window", window, "aside far", "13rem"],
   ["Policy", (b) => html`<${Policy} id=${b.policy_id} />`, "line", "minmax(0, 1fr)"],
   ["", (b) => html`<${Bar} full=${share(b)} />`, "line far", "3.5rem"],
   ["Used", (b) => html`${both(b, b.used, b.count)}<i> used</i>`, "number", "8rem"],
   ["Limit and grants", (b) => html`<i>of </i>${limits(b)}`, "number", "8rem"],
   ["Left", (b) => html`${both(b, b.remaining, b.remaining_count)}<i> left</i>`, "number", "8rem"],
-  ["For", (b) => html`<${Whose} per=${b.per} />${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>the fullest of ${grouped(b.of)}</a>`}`, "", "minmax(0, 1.3fr)"],
+  ["For", (b) => html`<${Whose} per=${b.per} />${b.of > 1 && html`<a class="name" href=${link("budgets", "", { policy_id: b.policy_id, rule_id: b.rule_id })}>fullest of ${grouped(b.of)}</a>`}`, "", "minmax(0, 1.9fr)"],
   ["", (b) => html`<${Grant} b=${b} />`, "", "3rem"],
 ];
 

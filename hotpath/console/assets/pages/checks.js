@@ -11,25 +11,25 @@ export const reasons = ["max_amount_exceeded", "currency_not_covered", "refund_a
   "blocked_payment_rail", "discount_cap_exceeded", "blocked_geography", "time_restriction_violated", "duplicate_action_detected",
   "escalation_threshold_exceeded", "required_context_missing", "budget_exceeded", "count_limit_exceeded", "condition_met", "frozen"];
 
-const shared = [["agent_id", "Agent"], ["policy_id", "Policy"], ["from", "From", "day"], ["to", "To", "day"]];
+const shared = [["agent_id", "Agent"], ["policy_id", "Policy"], ["amount_from", "Amount from"], ["amount_to", "Amount to"], ["from", "From", "day"], ["to", "To", "day"]];
 const type = ["action_type", "Type", ["refund", "credit", "discount", "spend"]];
 const ofChecks = [
   ["decision", "Decision", ["allow", "block", "escalate"]],
   ["outcome", "Outcome", ["none", "executed", "failed", "voided", "in_doubt"]],
-  type, ["reason_code", "Reason", reasons], ["counterparty", "Counterparty"], ["principal", "Principal"],
-  ["amount_from", "Amount from"], ["amount_to", "Amount to"], ...shared, ["idempotency_key", "Idempotency key"], ["payment_key", "Payment key"], ["approval_id", "Approval"],
+  type, ["reason_code", "Reason", reasons], ["rule_id", "Rule"], ["counterparty", "Counterparty"],
+  ...shared, ["principal", "Asked by"], ["idempotency_key", "Idempotency key"], ["payment_key", "Payment key"], ["approval_id", "Approval"],
 ];
 const ofViolations = [["decision", "Decision", ["block", "escalate"]], type, ...shared];
 
 const columns = [
-  ["Amount", (c) => html`<${Amount} value=${c.action.amount} currency=${c.action.currency} />`, "what number", "9.5rem"],
-  ["Decision", (c) => html`<${Badge} of=${c.decision} />${c.outcome && html` <${Badge} of=${c.outcome.status} />`}`, "aside", "8rem"],
+  ["Amount", (c) => html`<${Amount} value=${c.action.amount} currency=${c.action.currency} />`, "what number", "8.6rem"],
+  ["Decision", (c) => html`<${Badge} of=${c.decision} />${c.outcome && html` <${Badge} of=${c.outcome.status} />`}`, "aside", "7.4rem"],
   ["Type", (c) => c.action.action_type, "line far", "4.2rem"],
   ["Counterparty", (c) => html`<i>to </i><${Counterparty} name=${c.action.counterparty} />`, "line", "minmax(0, 1.2fr)"],
   ["Agent", (c) => html`<${Agent} id=${c.action.agent_id} />`, "", "minmax(0, 1.2fr)"],
   ["Policy", (c) => html`<${Policy} id=${c.action.policy_id} />`],
-  ["Rule", (c) => html`<${Rule} policy=${c.action.policy_id} id=${c.violated_rule_id} />`, "", "minmax(0, .7fr)"],
-  ["Time", (c) => html`<${PlainTime} at=${c.timestamp} />`, "", "8.5rem"],
+  ["Rule", (c) => html`<${Rule} policy=${c.action.policy_id} id=${c.violated_rule_id} />`, "", "minmax(0, .9fr)"],
+  ["Time", (c) => html`<${PlainTime} at=${c.timestamp} />`, "", "7.4rem"],
 ];
 
 // CheckTable shows checks; violations have the action's members beside the others.
@@ -52,7 +52,7 @@ function List({ route }) {
     <${Tabs} label="Which checks" of=${[["All", tab(), !blocked], ["Blocked or escalated", tab("violations"), blocked]]} />
     <${Filters} of=${filters} values=${query} keep=${{ show }} list=${list} change=${(values) => go(link("checks", "", values))} />
     <${CheckTable} list=${list} label="Checks, the newest first" empty=${html`<${Empty} title="No checks.">${Object.keys(route.query).length
-      ? "None is as the filters say." : html`An agent asks with <code>POST /v1/checks</code>. What it asks appears here.`}<//>`} />`;
+      ? "None is as the filters say." : html`What agents ask with <code>POST /v1/checks</code> appears here. Until then, <a href=${link("policies")}>open a policy</a> and try an action.`}<//>`} />`;
 }
 
 // A check's identifier begins with its millisecond: by that its record is found.

@@ -64,17 +64,17 @@ function New({ of, done }) {
     <div class="once"><${Form} label="A new freeze" button="Freeze" danger send=${freeze} doing="Freeze again: it counts once." fields=${[
       ["kind", "Freeze", { of: kinds, value: kind, onChange: (e) => setKind(e.currentTarget.value) }],
       ...(kind === "all" ? [] : [["name", "Name", { value: of[kind], required: true }]]),
-      ["until", "Until", { type: "datetime-local", hint: "Empty: until it is released." }], ["reason", "Reason", { required: true, maxlength: 4096 }]]}>
+      ["until", "Until", { type: "datetime-local", hint: "Empty: until it is released." }], ["reason", "Reason", { required: true, maxlength: 4096, wide: true }]]}>
       <p class="hint">${kind === "all" ? "Nothing is allowed and nothing is redeemed, of anybody." : "Freezing an agent stops a fault, freezing a principal stops a thief: an agent chooses its own name."} A plain allow that was answered before cannot be called back. <a href=${link("freezes")}>Cancel</a></p><//></div>`;
 }
 
 const columns = [
-  ["Frozen", (f) => html`<${Scope} of=${f.scope} plain />`, "what", "minmax(0, 1.2fr)"],
+  ["Frozen", (f) => html`<${Scope} of=${f.scope} plain />`, "what", "minmax(0, 1.6fr)"],
   ["State", (f) => html`<${Badge} of=${f.status === "active" ? "block" : ""}>${f.status === "active" ? "frozen" : f.status}<//>`, "aside", "6rem"],
   ["Reason", (f) => html`<bdi>${f.reason}</bdi>`, "line", "minmax(0, 2fr)"],
   ["By", (f) => (f.created_by ? html`<${Who} of=${f.created_by} />` : "an admin or the system")],
   ["Since", (f) => html`<${PlainTime} at=${f.created_at} />`, "", "8.5rem"],
-  ["Until", (f) => (f.released_at ? html`released <${PlainTime} at=${f.released_at} />` : f.until ? `until ${localTime(f.until, true)}` : "until it is released"), "", "12rem"],
+  ["Until", (f) => (f.released_at ? html`released <${PlainTime} at=${f.released_at} />` : f.until ? `until ${localTime(f.until, true)}` : "until it is released"), "", "11.5rem"],
 ];
 
 // Release shows who released a freeze, and releases it.
@@ -85,6 +85,6 @@ function Release({ f, done }) {
   };
   return html`<p><bdi>${f.reason}</bdi></p>
     ${f.releases.map((r) => html`<p>Released by <${Who} of=${r} />, <${PlainTime} at=${r.at} />: <bdi>${r.note}</bdi></p>`)}
-    ${f.status === "active" && may("freezes:release") && html`<${Form} label="Release" send=${release} fields=${[["note", "Why it may go on", { required: true, maxlength: 4096 }]]}
+    ${f.status === "active" && may("freezes:release") && html`<${Form} label="Release" send=${release} fields=${[["note", "Why it may go on", { required: true, maxlength: 4096, wide: true }]]}
       button=${asAdmin("freezes:release") ? "Release alone, as the admin, on record" : "Release"} />`}`;
 }

@@ -34,7 +34,7 @@ export function Grants({ route }) {
     <${Head} title="Grants" back=${[link("budgets"), "Budgets"]}><button onClick=${list.reload}>Refresh</button><//>
     <${Filters} of=${filters} values=${route.query} list=${list} change=${(values) => go(link("grants", "", values))} />
     <${Table} list=${list} columns=${columns} to=${(g) => link("grants", g.grant_id)} label="Grants, the newest first"
-      empty=${html`<${Empty} title="No grants.">A grant raises the limit of one counter until a time. Begin one at a budget.<//>`} />`;
+      empty=${html`<${Empty} title="No grants.">A grant raises one limit until a time. <a href=${link("budgets")}>Find the budget</a> and begin it there.<//>`} />`;
 }
 
 function New({ of }) {
@@ -47,7 +47,7 @@ function New({ of }) {
     <div class="once"><${Form} label="A new grant" button="Grant it" send=${grant} doing="Grant again: it counts once." fields=${[
       ["add", of.currency ? `Amount to add, in ${of.currency}` : "Actions to add", { inputmode: "decimal", required: true, pattern: "[0-9]+([.][0-9]+)?" }],
       ["until", "Until", { type: "datetime-local", required: !of.until, hint: of.until ? `Empty: the end of the window, ${localTime(of.until, true)}` : "At most in 31 days" }],
-      ["note", "Note: why", { required: true, maxlength: 4096 }]]} /></div>`;
+      ["note", "Why", { required: true, maxlength: 4096, wide: true }]]} /></div>`;
 }
 
 function One({ id }) {

@@ -1,7 +1,6 @@
-// Overview: decisions over time, money, what waits, and the budgets that are fullest.
+// Overview: what waits, money and decisions of a time, and the budgets that are fullest.
 import { html } from "../lib/html.js";
 import { get, listOf, useLoad } from "../lib/api.js";
-import { sum } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { grouped, plural, took } from "../lib/words.js";
@@ -11,99 +10,91 @@ import { BudgetTable, fullest, share } from "./budgets.js";
 import { Freeze } from "./freezes.js";
 
 const lengths = { "1 hour": ["minute", 3600e3], "1 day": ["hour", 86400e3], "30 days": ["day", 29 * 86400e3] };
+const decisions = [["allow", "Allowed"], ["escalate", "Escalated"], ["block", "Blocked"]];
 
 export function Overview({ route, waiting }) {
   const { range, ...query } = route.query;
-  const { data, error } = useLoad((signal) => newest(query, signal), [query], 60000);
   const { data: doubt } = useLoad((signal) => get("/v1/checks", { query: { ...query, outcome: "in_doubt", limit: 100 }, signal }), [query], 30000);
   const doubtful = doubt?.data.length ?? 0;
-  const drafts = (waiting.list ?? []).filter((a) => a.kind === "draft").length;
   return html`
     <${Head} title="Overview"><${Freeze} /><//>
-    ${may("approvals:decide") && html`<p class="lead">${waiting.count ? html`<a href=${link("approvals")}>${plural(waiting.count, "decision")} waiting for you</a>${drafts > 0 && `, ${plural(drafts, "draft")} of policies among them`}` : "Nothing waits for you."}</p>`}
+    ${may("approvals:decide") && html`<${Waiting} list=${waiting.list ?? []} />`}
     ${may("approvals:read") && html`<${Pending} />`}
-    ${doubtful > 0 && html`<p><a href=${link("checks", "", { ...query, outcome: "in_doubt" })}>${doubt.pagination.has_more ? `${doubtful} or more` : doubtful} in doubt</a>: redeemed, and nobody knows whether they were carried out.</p>`}
-    <${Filters} of=${[["policy_id", "Policy"], ["agent_id", "Agent"]]} values=${query} keep=${{ range }} list=${data && listOf(data)} change=${(values) => go(link("overview", "", values))} />
-    <${Decisions} route=${route} page=${["overview"]} query=${query} />
-    <${Failure} error=${error} />
-    ${data ? html`<${Newest} checks=${data} query=${query} />` : !error && html`<${Loading} />`}
+    ${doubtful > 0 && html`<p><a href=${link("checks", "", { ...query, outcome: "in_doubt" })}>${doubt.pagination.has_more ? `${doubtful} or more` : doubtful} in doubt</a>:
+      somebody began to carry them out, and nobody knows whether it was done.</p>`}
+    <${Period} route=${route} page=${["overview"]} query=${query} chart filters=${(sums) => html`<${Filters} of=${[["policy_id", "Policy"], ["agent_id", "Agent"]]}
+      values=${query} keep=${{ range }} list=${listOf([...sums?.rules ?? [], ...sums?.agents ?? []])} change=${(values) => go(link("overview", "", values))} />`} />
     ${may("budgets:read") && may("policies:read") && html`<${Near} />`}`;
 }
 
-// newest reads the newest 500 checks, in ten pages at most: pages may be short while there are more.
-export async function newest(query, signal) {
-  const all = [];
-  let cursor;
-  for (let pages = 0; pages < 10 && cursor !== null && all.length < 500; pages++) {
-    const page = await get("/v1/checks", { query: { ...query, limit: 100, cursor }, signal });
-    all.push(...page.data);
-    cursor = page.pagination.next_cursor;
-  }
-  return all;
+function Waiting({ list }) {
+  const drafts = list.filter((a) => a.kind === "draft").length;
+  return html`<p class="lead">${list.length === 0 ? "Nothing waits for you."
+    : html`<a href=${link("approvals")}>${plural(list.length, "decision")} waiting for you</a>${drafts > 0 && `, ${plural(drafts, "draft")} of policies among them`}`}</p>`;
+}
+
+// Period is what checks come to in a time that tabs choose; with chart also the numbers of decisions over it.
+export function Period({ route, page: [page, part], query, chart, filters }) {
+  const range = lengths[route.query.range] ? route.query.range : chart ? "1 day" : "30 days";
+  const from = () => new Date(Date.now() - lengths[range][1]).toISOString();
+  const { data, error, reload } = useLoad((signal) => get("/v1/sums", { query: { ...query, from: from() }, signal }), [range, query], 60000);
+  return html`
+    ${filters?.(data)}
+    <${Tabs} label="How long" of=${Object.keys(lengths).map((name) => [`Last ${name.replace(/^1 /, "")}`, link(page, part, { ...route.query, range: name }), name === range])} />
+    <${Failure} error=${error} retry=${reload} />
+    <div class=${chart ? "period both" : "period"}>${data ? html`<${Sums} sums=${data} query=${{ ...query, from: data.since ?? from() }}>
+      ${chart && html`<${Decisions} key=${range} range=${range} query=${query} />`}<//>` : !error && html`<${Loading} />`}</div>`;
 }
 
 // Decisions are the numbers of decisions over time.
-export function Decisions({ route, page: [page, part], query }) {
-  const range = lengths[route.query.range] ? route.query.range : "1 day";
+function Decisions({ range, query }) {
   const [step, length] = lengths[range];
-  const stats = useLoad((signal) => {
+  const { data, error, reload, loading } = useLoad((signal) => {
     const now = Date.now();
     return get("/v1/stats", { query: { ...query, from: new Date(now - length).toISOString(), to: new Date(now).toISOString(), step }, signal });
-  }, [range, query], 30000);
+  }, [query], 30000);
   return html`<section><h2>Decisions</h2>
-    <${Tabs} label="How long" of=${Object.keys(lengths).map((name) => [name, link(page, part, { ...route.query, range: name }), name === range])} />
-    ${stats.error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${stats.error} retry=${stats.reload} />`}
-    ${stats.data ? html`<${Chart} stats=${stats.data} to=${(more) => link("checks", "", { ...query, ...more })} />` : stats.loading && html`<${Loading} />`}
+    ${error?.status === 404 ? html`<${Empty} title="This node counts no decisions." />` : html`<${Failure} error=${error} retry=${reload} />`}
+    ${data ? html`<${Chart} stats=${data} to=${(more) => link("checks", "", { ...query, ...more })} />` : loading && html`<${Loading} />`}
   </section>`;
 }
 
 // Pending says what waits for people, whoever they are.
 function Pending() {
   const { data, error } = useLoad((signal) => get("/v1/approvals", { query: { status: "pending", limit: 100 }, signal }), [], 15000);
-  if (error) return html`<${Failure} error=${error} />`;
-  if (!data) return null;
+  if (!data) return html`<${Failure} error=${error} />`;
   const [count, more] = [data.data.length, data.pagination.has_more];
   if (count === 0) return html`<p>No approval is pending.</p>`;
-  return html`<p><a href=${link("approvals", "", { show: "all", status: "pending" })}>${more ? `${count} or more approvals are` : `${plural(count, "approval")} ${count === 1 ? "is" : "are"}`} pending</a>${!more && html`, the oldest since <${Time} at=${data.data.at(-1).created_at} />`}.</p>`;
+  const all = link("approvals", "", { show: "all", status: "pending" });
+  return html`<p><a href=${all}>${more ? `${count} or more approvals are` : `${plural(count, "approval")} ${count === 1 ? "is" : "are"}`} pending</a>${!more
+    && html`, the oldest since <${Time} at=${data.data.at(-1).created_at} />`}.</p>`;
 }
 
-// Newest says of checks what money they were about, who asked, which rules decided, and how long they took by their own record.
-export function Newest({ checks, query = {} }) {
-  if (checks.length === 0) return null;
-  const times = checks.map((c) => c.latency_ms).sort((a, b) => a - b);
-  const within = (part) => took(times[Math.ceil(times.length * part) - 1]);
-  const since = { ...query, from: checks.at(-1).timestamp };
-  return html`<section><h2>The newest ${plural(checks.length, "check")}</h2>
-    <p class="hint">Since <${Time} at=${since.from} dated />.</p>
-    <${Money} checks=${checks} query=${since} />
+// Sums say what checks come to: money by currency and decision, who stands in most of them, and how long they took.
+function Sums({ sums, query, children }) {
+  const { checks, amounts, latency_ms: latency } = sums;
+  const count = checks.allow + checks.block + checks.escalate;
+  if (count === 0) return html`<${Empty} title="No checks in this time.">Choose a longer time above. Agents ask with <code>POST /v1/checks</code>; <a href=${link("policies")}>a policy</a> tries an action without one.<//>`;
+  const to = (more) => link("checks", "", { ...query, ...more });
+  return html`<section><h2>Money</h2>
+    <p class="hint">${sums.since ? html`Of the newest ${plural(count, "check")}, since <${Time} at=${sums.since} dated />: older ones are not added up.`
+      : html`Of <a href=${to({})}>${plural(count, "check")}</a>.`} What was asked for, whatever became of it.</p>
+    <${WideTable} class="money" label="Money by currency" head=${["Currency", ...decisions.map(([kind, word]) => html`<a href=${to({ decision: kind })}>${word}</a>`)]}
+      rows=${amounts.map((of) => [of.currency, ...decisions.map(([kind]) => [html`<${Amount} value=${of[kind]} currency=${of.currency} bare />`])])} /></section>
+    ${children}
     <div class="tops">
-      <${Top} title="Agents" checks=${checks} query=${since} of=${(c) => ({ agent_id: c.action.agent_id })} show=${(c) => html`<${Agent} id=${c.action.agent_id} />`} />
-      <${Top} title="Counterparties" checks=${checks} query=${since} of=${(c) => ({ counterparty: c.action.counterparty })} show=${(c) => html`<${Counterparty} name=${c.action.counterparty} />`} />
-      <${Top} title="Rules that blocked or escalated" checks=${checks} query=${since} of=${(c) => c.violated_rule_id && { policy_id: c.action.policy_id, reason_code: c.reason_code, rule: c.violated_rule_id }} show=${(c) => html`<${Rule} policy=${c.action.policy_id} id=${c.violated_rule_id} /> <span class="hint">${c.action.policy_id}</span>`} />
+      <${Top} title="Agents" of=${sums.agents} to=${({ agent_id }) => to({ agent_id })} show=${(a) => html`<${Agent} id=${a.agent_id} />`} />
+      <${Top} title="Counterparties" of=${sums.counterparties} to=${({ counterparty }) => to({ counterparty })}
+        show=${(c) => html`<${Counterparty} name=${c.counterparty} />`} />
+      <${Top} title="Rules that blocked or escalated" of=${sums.rules} to=${({ policy_id, rule_id, reason_code }) => to({ policy_id, rule_id, reason_code })}
+        show=${(r) => html`<${Rule} policy=${r.policy_id} id=${r.rule_id} /> <span class="hint">${r.policy_id}</span>`} />
     </div>
-    <p class="hint">Half of them took ${within(0.5)} in the node, 95 % ${within(0.95)}, the slowest ${within(1)}.</p></section>`;
+    <p class="hint">Half of them took ${took(latency.p50)} in the node, 95 % ${took(latency.p95)}, the slowest ${took(latency.max)}.</p>`;
 }
 
-// Money has the sums of amounts by currency and decision.
-function Money({ checks, query }) {
-  const currencies = [...new Set(checks.map((c) => c.action.currency))].sort();
-  const kinds = [["allow", "allowed"], ["block", "blocked"], ["escalate", "escalated"]];
-  const of = (currency, kind) => sum(checks.filter((c) => c.action.currency === currency && c.decision === kind).map((c) => c.action.amount));
-  return html`<${WideTable} label="Money by currency" head=${["Currency", ...kinds.map(([kind, word]) => html`<a href=${link("checks", "", { ...query, decision: kind })}>${word}</a>`)]}
-    rows=${currencies.map((currency) => [currency, ...kinds.map(([kind]) => [html`<${Amount} value=${of(currency, kind)} currency=${currency} />`])])} />`;
-}
-
-// Top has the five names that stand in most checks, and their numbers lead to these.
-function Top({ title, checks, query, of, show }) {
-  const found = new Map();
-  for (const c of checks) {
-    const name = of(c);
-    const key = name && JSON.stringify(name);
-    if (key) found.set(key, { count: (found.get(key)?.count ?? 0) + 1, c, name });
-  }
-  const most = [...found.values()].sort((a, b) => b.count - a.count).slice(0, 5);
-  return found.size > 1 && html`<section><h3>${title}</h3><ul>${most.map(({ count, c, name: { rule: _, ...name } }) => html`<li><a class="number" href=${link("checks", "", { ...query, ...name })}>${grouped(count)}</a> <span>${show(c)}</span></li>`)}</ul></section>`;
-}
+// Top has the names that stand in most checks, and their numbers lead to these.
+const Top = ({ title, of, to, show }) => of.length > 1 && html`<section><h3>${title}</h3>
+  <ul>${of.slice(0, 5).map((name) => html`<li><a class="number" href=${to(name)}>${grouped(name.checks)}</a> <span>${show(name)}</span></li>`)}</ul></section>`;
 
 // Near lists the budgets of which half is used, each by its fullest counter.
 function Near() {

@@ -12,7 +12,7 @@ import { Freeze } from "./freezes.js";
 
 export function Policies({ route }) {
   if (!route.part && route.query.make) return html`<${Change} key="" route=${route} />`;
-  if (route.part && route.rest[0] === "rules") return html`<${RulePage} key=${route.rest[1]} policy=${route.part} id=${route.rest[1]} />`;
+  if (route.part && route.rest[0] === "rules") return html`<${RulePage} key=${route.rest[1]} policy=${route.part} id=${route.rest[1]} route=${route} />`;
   if (route.part && (route.rest[0] === "edit" || route.rest[0] === "draft")) return html`<${Change} key=${route.part} id=${route.part} route=${route} />`;
   if (route.part) return html`<${Policy} key=${route.part} id=${route.part} route=${route} />`;
   const list = usePages("/v1/policies", { limit: 100 });
