@@ -412,6 +412,13 @@ test("what there is to see of a day: how long checks take, whom rules ask, event
   const newest = (await send("GET", "/v1/checks?limit=100")).data.filter((c) => c.decision === "escalate" && c.action.currency === "USD");
   assert.ok(newest.length > 0 && Math.abs(Number(money[1].replace(" USD", "")) - newest.reduce((n, c) => n + c.action.amount, 0)) < 1e-6, money[1]);
   assert.match(await page.locator("section:has(> h3:text-is('Agents')) a.name").first().getAttribute("href"), /^#\/agents\//);
+  await page.route("**/v1/sums?**", async (route) => { // of a busy service
+    const body = (await (await route.fetch()).text()).replace('"since":null', '"since":"2026-01-02T03:04:05.678Z"');
+    await route.fulfill({ contentType: "application/json", body });
+  });
+  await page.click("a:text-is('Last hour')");
+  await page.waitForSelector("text=/Of the newest [0-9,]+ checks, since Jan 2, 2026, .*: older ones are not added up/");
+  assert.match(await page.locator("[aria-label='Money by currency'] a").first().getAttribute("href"), /from=2026-01-02T03%3A04%3A05.678Z/);
   await show(page, "#/checks?agent_id=loop");
   await page.waitForSelector(".given:has-text('Agent: loop')");
   assert.ok((await page.locator(".rows li").first().boundingBox()).y < 400, "filters push the list away");
@@ -455,6 +462,9 @@ test("a list for a desk: rows on a screen, filters, names with pages, and the wa
   await page.goBack();
   await page.click(".tabs a:text-is('Blocked or escalated')");
   await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 31);
+  await page.fill("[name=amount_to]", "250");
+  await page.click("button:text-is('Show')");
+  await page.waitForFunction(() => document.querySelectorAll(".rows li").length === 1);
   await show(page, "#/approvals?show=all");
   await page.fill("[name=counterparty]", "desk asked");
   await page.fill("[name=amount_to]", "250.00");

@@ -5,7 +5,7 @@ import { keepFor, keptFor } from "./route.js";
 import { session, signOut } from "./session.js";
 
 // APIError is an error as the API words it. Status 0: no answer came.
-export class APIError extends Error {
+class APIError extends Error {
   constructor(status, code, message, requestID, retryAfter) {
     super(message);
     Object.assign(this, { status, code, requestID, retryAfter });

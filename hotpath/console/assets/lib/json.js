@@ -1,7 +1,7 @@
 // JSON whose numbers keep their text: an amount never becomes a binary fraction.
 
 // Exact is a number that is not a small whole one, as it was written.
-export class Exact {
+class Exact {
   constructor(text) { this.text = text; }
   toString() { return this.text; }
 }
@@ -35,57 +35,32 @@ export function print(value, indent = "") {
 export const exact = (value) => (value === null || value === undefined ? "" : String(value));
 
 // positions returns where each value of a JSON text begins, by its path as the API writes
-// it: rules[2].parameters.limit. What is no JSON ends where it ceases to be.
-export function positions(text) {
-  const found = new Map([["", 0]]);
-  let at = 0;
-  const space = () => { while (/\s/.test(text[at] ?? "")) at++; };
-  const string = () => {
-    const begin = at++;
-    while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
-    at++;
-    try { return JSON.parse(text.slice(begin, at)); } catch { return ""; }
-  };
-  const members = (close, member) => {
-    at++;
-    for (let i = 0; ; i++) {
-      space();
-      if (at >= text.length) return;
-      if (text[at] === close) { at++; return; }
-      if (text[at] === ",") { at++; i--; continue; }
-      const before = at;
-      member(i);
-      if (at === before) { at = text.length; return; }
+// it: rules[2].parameters.limit. A member begins with its name.
+function positions(text) {
+  const found = new Map();
+  const around = []; // the lists and objects that are open: their paths, the item of a list, whether a member has its name
+  let path = "";
+  for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"?|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    const of = around.at(-1);
+    if (token === "}" || token === "]") around.pop();
+    else if (token === "," && of) {
+      of.named = false;
+      if (of.item !== undefined) path = `${of.path}[${++of.item}]`;
+    } else if (of && of.item === undefined && !of.named) {
+      try { path = [of.path, JSON.parse(token)].filter(Boolean).join("."); } catch { break; }
+      of.named = true;
+      found.set(path, index);
+    } else if (token !== ":") {
+      if (!found.has(path)) found.set(path, index);
+      if (token === "{") around.push({ path });
+      if (token === "[") { around.push({ path, item: 0 }); path += "[0]"; }
     }
-  };
-  const value = (path) => {
-    space();
-    if (!found.has(path)) found.set(path, at);
-    if (text[at] === "{") {
-      members("}", () => {
-        const begin = at;
-        if (text[at] !== '"') return;
-        const name = string();
-        const child = path ? `${path}.${name}` : name;
-        found.set(child, begin);
-        space();
-        if (text[at] === ":") at++;
-        value(child);
-      });
-    } else if (text[at] === "[") {
-      members("]", (i) => value(`${path}[${i}]`));
-    } else if (text[at] === '"') {
-      string();
-    } else {
-      while (at < text.length && !/[\s,\]}]/.test(text[at])) at++;
-    }
-  };
-  value("");
+  }
   return found;
 }
 
 // lineOf returns the number of the line at a position, from 1.
-export const lineOf = (text, position) => text.slice(0, position).split("\n").length;
+const lineOf = (text, position) => text.slice(0, position).split("\n").length;
 
 // faultsOf splits the message of a 422 into faults with their paths and lines. What has no
 // place of its own stands where the nearest thing around it is.

@@ -70,6 +70,10 @@ export function Time({ at, dated }) {
 // PlainTime is one within a list, where the year is in its title.
 export const PlainTime = ({ at }) => html`<time datetime=${at} title=${`${localTime(at, true)}; ${at} (UTC)`}>${listTime(at)}</time>`;
 
+// timeColumn is a column of a list, with the times of a member, and the word before them on a card.
+export const timeColumn = (title, name, before = "", kind = "") =>
+  [title, (of) => of[name] && html`${before && html`<i>${before} </i>`}<${PlainTime} at=${of[name]} />`, kind, "7.4rem"];
+
 export const Badge = ({ of, children }) => html`<span class=${`badge ${of}`}>${children ?? spoken(of)}</span>`;
 
 // Linked makes links of the ids of checks and approvals in a message of the API, and shows its amounts as all others.
@@ -140,12 +144,24 @@ export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) 
 
 // Sent is what an agent sent beside the action, apart from what the service says: its names are
 // the agent's, too, and may read like the service's.
-export function Sent({ metadata }) {
+function Sent({ metadata }) {
   const of = Object.entries(metadata ?? {});
   const text = (value) => (typeof value === "string" ? value : print(value).replace(/\n\s*/g, " "));
   return of.length > 0 && html`<figure class="quote"><figcaption>Sent by the agent, names and values. Rules may read it; nobody has checked it.</figcaption>
     <${Facts} of=${of.map(([name, value]) => [html`<${Theirs} text=${name} />`, html`<${Theirs} text=${text(value)} />`])} /></figure>`;
 }
+
+const theirs = (text) => text && html`<${Theirs} text=${text} />`;
+
+// Asked is an action but for its amount: why, by whom and by which version it was judged, and what the agent sent beside.
+export const Asked = ({ action: a, by, policy, version, more = [] }) => html`
+  ${a.reason_text && html`<${Theirs} text=${a.reason_text} block />`}
+  <${Facts} of=${[
+    ["Agent", html`<${Agent} id=${a.agent_id} />`], ["Asked by", html`<${Who} name=${by} />`], ...more,
+    ["Policy", html`<${Policy} id=${policy} />, <${Policy} id=${policy} version=${version} shown />`],
+    ["Paid by", theirs(a.payment_method)], ["Merchant or vendor", theirs(a.merchant_or_vendor)], ["Idempotency key", theirs(a.idempotency_key)],
+  ]} />
+  <${Sent} metadata=${a.metadata} />`;
 
 // Bar shows how full something is.
 export const Bar = ({ full }) => html`<span class="bar" role="img" aria-label=${`${Math.floor(full * 100)} % used`}><span class=${full >= 1 ? "full" : full >= 0.8 ? "near" : ""} style=${{ width: `${Math.min(100, full * 100)}%` }}></span></span>`;

@@ -1,7 +1,7 @@
 // Where the page is: #/page/part?name=value. It is in the fragment, which no server sees.
 import { useEffect, useState } from "./html.js";
 
-export function parseRoute(hash) {
+function parseRoute(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter(Boolean).map((part) => {
     try { return decodeURIComponent(part); } catch { return part; }

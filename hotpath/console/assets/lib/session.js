@@ -5,32 +5,34 @@ const place = "spendgate.session";
 let current = null;
 const listeners = new Set();
 
-function load() {
+// stored returns what the tab's session keeps under a name, null for nothing; store keeps it, and null removes it. A browser
+// that keeps nothing has it in memory alone.
+export function stored(name) {
   try {
-    return JSON.parse(sessionStorage.getItem(place)) || {};
+    return JSON.parse(sessionStorage.getItem(name));
   } catch {
-    return {};
+    return null;
   }
+}
+export function store(name, value) {
+  try {
+    if (value === null) sessionStorage.removeItem(name);
+    else sessionStorage.setItem(name, JSON.stringify(value));
+  } catch { /* see above */ }
 }
 
 // session returns {apiKey, adminKey, cookie, key, ended}: the keys, whether the browser has
 // a session instead of the first, its record, and why the one before ended.
-export const session = () => (current ??= load());
+export const session = () => (current ??= stored(place) ?? {});
 
 export function setSession(next) {
   current = next;
-  try {
-    sessionStorage.setItem(place, JSON.stringify(next));
-  } catch {
-    // A browser that keeps nothing: the keys are in memory alone.
-  }
+  store(place, next);
   for (const changed of listeners) changed();
 }
 
 // forget has the page read who is signed in when it is loaded again.
-export function forget() {
-  try { sessionStorage.removeItem(place); } catch { /* nothing was kept */ }
-}
+export const forget = () => store(place, null);
 
 export const signOut = (ended = null) => setSession(ended ? { ended } : {});
 

@@ -24,20 +24,24 @@ export function About({ route, frozen }) {
   const stopped = frozen.list.filter((f) => f.scope.all || f.scope[kind] === name);
   if (!name) return html`<${Head} title=${title} /><${Empty} title="Whose page?">Names in lists lead to theirs.<//>`;
   const list = checks.data?.data;
+  const policies = [...new Set(list?.map((c) => c.action.policy_id))].slice(0, 5);
+  const shown = person ? html`<bdi>${visible(name)}</bdi>` : html`<${Theirs} text=${name} />`;
   return html`
-    <${Head} title=${html`${title} ${person ? html`<bdi>${visible(name)}</bdi>` : html`<${Theirs} text=${name} />`}`} back=${[link("checks"), "All checks"]}>
+    <${Head} title=${html`${title} ${shown}`} back=${[link("checks"), "All checks"]}>
       ${stopped.length === 0 && html`<${Freeze} of=${query}>Freeze this ${title.toLowerCase()}<//>`}<//>
     ${stopped.length > 0 && html`<p class="short">Frozen: <bdi>${stopped[0].reason}</bdi>. <a href=${link("freezes")}>Why, and how it ends</a></p>`}
     ${list?.length !== 0 && html`<${Period} route=${route} page=${[route.page, name]} query=${query} chart=${kind === "agent_id"} />`}
-    ${list && may("budgets:read") && !person && html`<${Budgets} query=${query} policies=${[...new Set(list.map((c) => c.action.policy_id))].slice(0, 5)} />`}
-    ${may("approvals:read") && html`<${Approvals} title=${person ? "What it decided" : "Approvals"} query=${person ? { decided_by: name } : query} />`}
+    ${list && may("budgets:read") && !person && html`<${Budgets} query=${query} policies=${policies} />`}
+    ${may("approvals:read") && html`<${Approvals} title=${person ? "What it decided" : "Approvals"}
+      query=${person ? { decided_by: name } : query} />`}
     <${Newest} title=${person ? "What it asked" : "Checks"} of=${checks} query=${query} />`;
 }
 
 // Newest are the newest checks of a name.
 const Newest = ({ title, of, query }) => html`
   <section><h2>${title}</h2><${Failure} error=${of.error} retry=${of.reload} />
-    ${of.data ? html`<${CheckTable} list=${listOf(of.data.data)} label="Its newest checks" empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />`
+    ${of.data ? html`<${CheckTable} list=${listOf(of.data.data)} label="Its newest checks"
+      empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />`
       : !of.error && html`<${Loading} />`}
     ${of.data?.pagination.has_more && html`<p><a href=${link("checks", "", query)}>All of its checks</a></p>`}</section>`;
 

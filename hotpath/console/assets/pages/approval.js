@@ -5,7 +5,7 @@ import { compare, minus } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may, session } from "../lib/session.js";
 import { groupWords, money, plural, ruleWords, span } from "../lib/words.js";
-import { Agent, Amount, Awaited, Badge, Counterparty, Decided, Facts, Failure, ID, Linked, PlainTime, Policy, Rule, Rules, Sent, Table, Theirs, Time, Who } from "../lib/parts.js";
+import { Amount, Asked, Awaited, Badge, Counterparty, Decided, Failure, ID, Linked, PlainTime, Rule, Rules, Table, Theirs, Time, Who } from "../lib/parts.js";
 
 // useApproval follows an approval: while it is pending the node holds each request until somebody decides.
 function useApproval(id) {
@@ -38,16 +38,7 @@ export function Approval({ id, back, decides, decided, position, takesFocus }) {
       <${Failure} error=${error} />
       <div class="columns-of">
       <div><${Why} a=${a} rules=${rules.data} error=${rules.error} />
-      ${a.action.reason_text && html`<${Theirs} text=${a.action.reason_text} block />`}
-      <${Facts} of=${[
-        ["Agent", html`<${Agent} id=${a.action.agent_id} />`],
-        ["Asked by", html`<${Who} name=${a.principal} />`],
-        ["Asked", html`<${Time} at=${a.created_at} />`],
-        ["Policy", html`<${Policy} id=${a.policy_id} />, <${Policy} id=${a.policy_id} version=${a.policy_version} shown />`],
-        ["Paid by", a.action.payment_method && html`<${Theirs} text=${a.action.payment_method} />`],
-        ["Merchant or vendor", a.action.merchant_or_vendor && html`<${Theirs} text=${a.action.merchant_or_vendor} />`],
-      ]} />
-      <${Sent} metadata=${a.action.metadata} /></div>
+      <${Asked} action=${a.action} by=${a.principal} policy=${a.policy_id} version=${a.policy_version} more=${[["Asked", html`<${Time} at=${a.created_at} />`]]} /></div>
       <div><${Left} a=${a} policy=${newest.data} />
       <${Decisions} a=${a} />
       <${Before} a=${a} /></div></div>

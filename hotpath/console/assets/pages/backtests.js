@@ -5,7 +5,7 @@ import { print } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { grouped, plural, spoken } from "../lib/words.js";
-import { Agent, Amount, Awaited, Badge, Bar, Counterparty, Empty, Facts, Failure, Form, Head, PlainTime, Policy, Rule, Table, Time, useAct, Who, Whose, WideTable } from "../lib/parts.js";
+import { Agent, Amount, Awaited, Badge, Bar, Counterparty, Empty, Facts, Failure, Form, Head, Policy, Rule, Table, Time, timeColumn, useAct, Who, Whose, WideTable } from "../lib/parts.js";
 
 export const ended = (status) => status !== "queued" && status !== "running";
 const decisions = ["allow", "escalate", "block"];
@@ -19,7 +19,7 @@ export function Backtests({ route }) {
     <p class="hint">What other rules would have decided about the checks of a time. Begin one from a policy's editor, or with <code>spendgate policies backtest</code>.</p>
     <${Table} list=${list} label="Backtests, the newest first" to=${(b) => link("backtests", b.backtest_id)} columns=${[
       ["Policy", (b) => b.policy_id, "what"], ["State", (b) => html`<${Badge} of=${b.status} />`, "aside", "7rem"], ["Rules", (b) => (b.version ? `version ${b.version}` : "changed rules"), "", "8rem"],
-      ["From", (b) => html`<${PlainTime} at=${b.from} />`, "", "8.5rem"], ["To", (b) => html`<i>to </i><${PlainTime} at=${b.to} />`, "", "8.5rem"], ["By", (b) => html`<${Who} name=${b.principal} />`]]}
+      timeColumn("From", "from"), timeColumn("To", "to", "to"), ["By", (b) => html`<${Who} name=${b.principal} />`]]}
       empty=${html`<${Empty} title="No backtests."><a href=${link("policies")}>Open a policy</a>, change its text in the editor, and see there what it would have done.<//>`} />`;
 }
 
@@ -111,7 +111,7 @@ const columns = [
   ["Amount", (f) => (f.action ? html`<${Amount} value=${f.action.amount} currency=${f.action.currency} />` : "A check"), "what number", "9.5rem"],
   ["Recorded, and with the change", (f) => html`${side(f.recorded, f)} → ${side(f.candidate, f)}`, "aside", "minmax(0, 2fr)"],
   ["Type", (f) => f.action?.action_type, "line", "4.2rem"], ["Counterparty", (f) => f.action && html`<${Counterparty} name=${f.action.counterparty} />`, "line"],
-  ["Agent", (f) => f.action && html`<${Agent} id=${f.action.agent_id} />`], ["Time", (f) => html`<${PlainTime} at=${f.timestamp} />`, "", "8.5rem"],
+  ["Agent", (f) => f.action && html`<${Agent} id=${f.action.agent_id} />`], timeColumn("Time", "timestamp"),
 ];
 
 // Flipped are the checks whose decision would change.

@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "../lib/html.js";
 import { call, get, listOf, post, segment, useLoad } from "../lib/api.js";
 import { faultsOf, parse, print, syntaxFault } from "../lib/json.js";
 import { go, link, useLeaving } from "../lib/route.js";
-import { may, session } from "../lib/session.js";
+import { may, session, store, stored } from "../lib/session.js";
 import { plural } from "../lib/words.js";
 import { Awaited, Badge, Decided, Empty, entries, Failure, Field, Form, Head, Linked, Rules, Sure, Time, useAct, Who } from "../lib/parts.js";
 import { Backtest, Begin, changedAs, ended, Flipped, Report, Running } from "./backtests.js";
@@ -22,19 +22,8 @@ export const draftOf = (id, signal) => get(path(id), { signal }).catch((e) => {
 
 // A text is kept in the session of the tab until it is stored, with the version that it changes.
 const place = (id) => `spendgate.text.${id ?? ""}`;
-function kept(id) {
-  try {
-    return JSON.parse(sessionStorage.getItem(place(id)));
-  } catch {
-    return null;
-  }
-}
-function keep(id, version, text) {
-  try {
-    if (text === null) sessionStorage.removeItem(place(id));
-    else sessionStorage.setItem(place(id), JSON.stringify({ version, text }));
-  } catch { /* then a reload forgets it */ }
-}
+const kept = (id) => stored(place(id));
+const keep = (id, version, text) => store(place(id), text === null ? null : { version, text });
 
 const self = () => session().key?.principal ?? session().key?.key_id;
 
@@ -113,7 +102,7 @@ function Editor({ live, draft, base, start, id, route, reload }) {
     }
     setBusy(false);
   };
-  const store = () => send((extra) => {
+  const storeVersion = () => send((extra) => {
     const policy = parse(text);
     // Under another name, and of a new policy, no version was read: there must be none.
     return post("/v1/policies", print({ ...policy, ...extra, ...(entries(drop).length && { drop_budgets: entries(drop) }) }), { ifMatch: policy.policy_id === id ? before.version : 0 });
@@ -143,7 +132,7 @@ function Editor({ live, draft, base, start, id, route, reload }) {
     ${(error?.code === "budget_in_use" || drop) && html`<${Dropped} value=${drop} change=${setDrop} />`}
     <${Field} label="Note: why, for those who read the versions"><input value=${note} maxlength="4096" onInput=${(e) => setNote(e.currentTarget.value)} /><//>
     <p class="buttons">${live.changes && id ? html`<button class="primary" disabled=${still || (drafted && !draft.rejection)} onClick=${putDraft}>${busy ? "Storing…" : "Submit for approval"}</button>`
-      : html`<button class="primary" disabled=${still} onClick=${store}>${busy ? "Storing…" : "Store as the newest version"}</button>
+      : html`<button class="primary" disabled=${still} onClick=${storeVersion}>${busy ? "Storing…" : "Store as the newest version"}</button>
       ${id && html` <button disabled=${still} onClick=${putDraft}>Store as a draft</button>`}`}</p>
     ${!syntax && id && !drafted && html`<${Compared} before=${before} text=${text} id=${id} />`}
     ${!syntax && html`<${TryOut} policy=${() => parse(text)} id=${id} />`}

@@ -5,7 +5,7 @@ import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { ruleWords, spoken, took } from "../lib/words.js";
-import { Agent, Amount, Awaited, Badge, Counterparty, Decided, Empty, Facts, Failure, Filters, Head, ID, Linked, PlainTime, Policy, Rule, Sent, Table, Tabs, Theirs, Time, Who } from "../lib/parts.js";
+import { Agent, Amount, Asked, Awaited, Badge, Counterparty, Decided, Empty, Facts, Failure, Filters, Head, ID, Linked, Policy, Rule, Table, Tabs, Theirs, Time, timeColumn, Who } from "../lib/parts.js";
 
 export const reasons = ["max_amount_exceeded", "currency_not_covered", "refund_age_limit_exceeded", "blocked_category", "vendor_not_on_allowlist",
   "blocked_payment_rail", "discount_cap_exceeded", "blocked_geography", "time_restriction_violated", "duplicate_action_detected",
@@ -29,12 +29,12 @@ const columns = [
   ["Agent", (c) => html`<${Agent} id=${c.action.agent_id} />`, "", "minmax(0, 1.2fr)"],
   ["Policy", (c) => html`<${Policy} id=${c.action.policy_id} />`],
   ["Rule", (c) => html`<${Rule} policy=${c.action.policy_id} id=${c.violated_rule_id} />`, "", "minmax(0, .9fr)"],
-  ["Time", (c) => html`<${PlainTime} at=${c.timestamp} />`, "", "7.4rem"],
+  timeColumn("Time", "timestamp"),
 ];
 
 // CheckTable shows checks; violations have the action's members beside the others.
 export const CheckTable = (props) => html`<${Table} columns=${columns} to=${(c) => link("checks", c.check_id)} ...${props} />`;
-export const checkOf = (v) => ({ ...v, action: v, outcome: null });
+const checkOf = (v) => ({ ...v, action: v, outcome: null });
 
 export function Checks({ route }) {
   if (route.part) return html`<${Check} key=${route.part} id=${route.part} />`;
@@ -71,7 +71,7 @@ async function record(id, signal) {
   return result;
 }
 
-export function Check({ id }) {
+function Check({ id }) {
   const read = useLoad((signal) => record(id, signal), [id]);
   const c = read.data;
   if (!c) return html`<${Awaited} title="Check" of=${read} />`;
@@ -83,15 +83,7 @@ export function Check({ id }) {
       ${a && html`<p class="ask"><${Amount} value=${a.amount} currency=${a.currency} large /><span class="verb">${a.action_type} to <${Counterparty} name=${a.counterparty} /></span></p>`}
       <${Why} c=${c} />
       ${a && html`<section><h2>What was asked</h2>
-        <${Facts} of=${[
-          ["Agent", html`<${Agent} id=${a.agent_id} />`],
-          ["Asked by", html`<${Who} name=${c.principal} />`],
-          ["Policy", html`<${Policy} id=${a.policy_id} />, <${Policy} id=${a.policy_id} version=${c.policy_version} shown />`],
-          ["Paid by", a.payment_method && html`<${Theirs} text=${a.payment_method} />`],
-          ["Merchant or vendor", a.merchant_or_vendor && html`<${Theirs} text=${a.merchant_or_vendor} />`],
-          ["Idempotency key", a.idempotency_key && html`<${Theirs} text=${a.idempotency_key} />`],
-        ]} />
-        ${a.reason_text && html`<${Theirs} text=${a.reason_text} block />`}<${Sent} metadata=${a.metadata} /></section>`}
+        <${Asked} action=${a} by=${c.principal} policy=${a.policy_id} version=${c.policy_version} /></section>`}
       <section><h2>The decision</h2><${Facts} of=${[
         ["Check", html`<${ID} id=${c.check_id} />`],
         ["Confidence", c.confidence],

@@ -4,7 +4,7 @@ import { get, useParts } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { spoken } from "../lib/words.js";
-import { Agent, Amount, Empty, Filters, Head, ID, PlainTime, Policy, Table, Who } from "../lib/parts.js";
+import { Agent, Amount, Empty, Filters, Head, ID, Policy, Table, timeColumn, Who } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.reopened", "approval.expired", "approval.withdrawn", "approval.used",
   "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
@@ -55,7 +55,7 @@ const columns = [
   ["By", (e) => { const by = e.data.decision ?? e.data.author ?? e.data.changed_by ?? e.data.created_by; return by?.principal && html`<${Who} of=${by} />`; }, "far", "minmax(0, .8fr)"],
   ["About", (e) => leads(e.data), "", "9rem"],
   ["Number", (e) => String(e.sequence), "number far", "5rem"],
-  ["Time", (e) => html`<${PlainTime} at=${e.timestamp} />`, "", "8.5rem"],
+  timeColumn("Time", "timestamp"),
 ];
 
 // leads are links to what an event is about.

@@ -5,7 +5,7 @@ import { exact } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { asAdmin, may } from "../lib/session.js";
 import { localTime, plural } from "../lib/words.js";
-import { Agent, Badge, Counterparty, Empty, Form, Head, PlainTime, Policy, Said, Table, Tabs, Theirs, Who } from "../lib/parts.js";
+import { Agent, Badge, Counterparty, Empty, Form, Head, PlainTime, Policy, Said, Table, Tabs, Theirs, timeColumn, Who } from "../lib/parts.js";
 
 const kinds = [["agent_id", "agent"], ["principal", "principal"], ["policy_id", "policy"], ["counterparty", "counterparty"], ["all", "everything"]];
 
@@ -73,7 +73,7 @@ const columns = [
   ["State", (f) => html`<${Badge} of=${f.status === "active" ? "block" : ""}>${f.status === "active" ? "frozen" : f.status}<//>`, "aside", "6rem"],
   ["Reason", (f) => html`<bdi>${f.reason}</bdi>`, "line", "minmax(0, 2fr)"],
   ["By", (f) => (f.created_by ? html`<${Who} of=${f.created_by} />` : "an admin or the system")],
-  ["Since", (f) => html`<${PlainTime} at=${f.created_at} />`, "", "8.5rem"],
+  timeColumn("Since", "created_at"),
   ["Until", (f) => (f.released_at ? html`released <${PlainTime} at=${f.released_at} />` : f.until ? `until ${localTime(f.until, true)}` : "until it is released"), "", "11.5rem"],
 ];
 

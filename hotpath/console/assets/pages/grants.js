@@ -5,7 +5,7 @@ import { parse, print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
 import { localTime, plural } from "../lib/words.js";
-import { Amount, Awaited, Badge, Decided, Empty, Facts, Failure, Field, Filters, Form, Head, PlainTime, Policy, Rule, Sure, Table, Time, useAct, Who, Whose } from "../lib/parts.js";
+import { Amount, Awaited, Badge, Decided, Empty, Facts, Failure, Field, Filters, Form, Head, Policy, Rule, Sure, Table, Time, timeColumn, useAct, Who, Whose } from "../lib/parts.js";
 
 const filters = [["status", "State", ["pending", "open", "revoked", "ended"]], ["policy_id", "Policy"], ["rule_id", "Rule"], ["agent_id", "Agent"]];
 
@@ -20,7 +20,7 @@ const columns = [
   ["Policy", (g) => html`<${Policy} id=${g.policy_id} />`, "line"],
   ["For", whose], ["Note", (g) => html`<bdi>${g.note}</bdi>`, "", "minmax(0, 1.4fr)"], ["By", (g) => html`<${Who} of=${g.created_by} />`],
   ["Missing", (g) => g.missing > 0 && g.status === "pending" && html`${g.missing}<i> missing</i>`, "", "5rem"],
-  ["Until", (g) => html`<i>until </i><${PlainTime} at=${g.until} />`, "", "8.5rem"],
+  timeColumn("Until", "until", "until"),
 ];
 
 // Grant leads to the form with a counter filled in.

@@ -5,7 +5,7 @@ import { exact } from "../lib/json.js";
 import { link } from "../lib/route.js";
 import { roleNames } from "../lib/session.js";
 import { inputTime, plural } from "../lib/words.js";
-import { Badge, Empty, Failure, Form, Head, ID, PlainTime, Sure, Table, Tabs, useAct, Who } from "../lib/parts.js";
+import { Badge, Empty, Failure, Form, Head, ID, PlainTime, Sure, Table, Tabs, timeColumn, useAct, Who } from "../lib/parts.js";
 
 const admin = { admin: true };
 // unnamed are the roles whose keys need no principal: what other keys ask for, decide, write or redeem
@@ -33,7 +33,7 @@ const columns = [
   ["Owner", (k) => k.owner && html`<i>of </i>${k.owner}`],
   ["Groups", (k) => k.groups?.join(", "), "", "minmax(0, 1.2fr)"],
   ["Last used", (k) => (k.last_used_at ? html`<${PlainTime} at=${k.last_used_at} />` : "never used"), "", "8.5rem"],
-  ["Expires", (k) => k.expires_at && html`<i>expires </i><${PlainTime} at=${k.expires_at} />`, "far", "8.5rem"],
+  timeColumn("Expires", "expires_at", "expires", "far"),
 ];
 
 export function Keys({ route }) {
@@ -79,8 +79,8 @@ function Key({ k, done }) {
 const sessionColumns = [
   ["Name", (s) => s.name || s.principal, "what", "minmax(0, 1.4fr)"], ["Role", (s) => s.role ?? s.scopes?.join(", "), "aside", "8rem"],
   ["E-mail", (s) => s.email], ["Principal", (s) => html`<${Who} name=${s.principal} />`], ["Groups", (s) => s.groups?.join(", ")],
-  ["Since", (s) => html`<i>since </i><${PlainTime} at=${s.created_at} />`, "", "8.5rem"], ["Last used", (s) => html`<i>used </i><${PlainTime} at=${s.last_used_at} />`, "", "8.5rem"],
-  ["Ends", (s) => html`<i>ends </i><${PlainTime} at=${s.ends_at} />`, "", "8.5rem"],
+  timeColumn("Since", "created_at", "since"), timeColumn("Last used", "last_used_at", "used"),
+  timeColumn("Ends", "ends_at", "ends"),
 ];
 
 // Sessions are those of people who signed in with the provider.

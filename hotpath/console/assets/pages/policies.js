@@ -4,7 +4,7 @@ import { get, segment, useLoad, usePages } from "../lib/api.js";
 import { print } from "../lib/json.js";
 import { go, link } from "../lib/route.js";
 import { may } from "../lib/session.js";
-import { Awaited, Badge, Empty, Head, PlainTime, Rules, Table, Time, Who } from "../lib/parts.js";
+import { Awaited, Badge, Empty, Head, Rules, Table, Time, timeColumn, Who } from "../lib/parts.js";
 import { differences, lines } from "../lib/diff.js";
 import { RulePage } from "./about.js";
 import { Change, draftOf } from "./change.js";
@@ -20,7 +20,7 @@ export function Policies({ route }) {
     <${Head} title="Policies">${may("policies:write") && html`<a class="button" href=${link("policies", "", { make: 1 })}>New policy</a>`}<//>
     <${Table} list=${list} label="Policies" to=${(p) => link("policies", p.policy_id)} columns=${[
       ["Name", (p) => p.name, "what"], ["Version", (p) => html`<i>version </i>${p.version}`, "aside number", "4rem"], ["Policy", (p) => p.policy_id],
-      ["Rules", (p) => html`${p.rules.length}<i> rules</i>`, "number", "4rem"], ["Changed", (p) => html`<${PlainTime} at=${p.updated_at} />`, "", "8.5rem"]]}
+      ["Rules", (p) => html`${p.rules.length}<i> rules</i>`, "number", "4rem"], timeColumn("Changed", "updated_at")]}
       empty=${html`<${Empty} title="No policies.">Make one with New policy, or with <code>spendgate policies apply</code>.<//>`} />`;
 }
 
@@ -50,7 +50,7 @@ function Policy({ id, route }) {
     ${before && others.length > 1 && html`<label class="field inline filterbar"><span class="label">Compared with</span><select onChange=${(e) => compare(Number(e.currentTarget.value))}>${others.map((v) => html`<option value=${v.version} selected=${v.version === before.version}>version ${v.version}</option>`)}</select></label>`}
     <details class="exactly"><summary>As JSON</summary><pre class="json">${print(bodyOf(p))}</pre></details>
     <section><h2>Versions</h2><${Table} list=${list} label="Versions, the newest first" to=${(v) => link("policies", id, { version: v.version })} columns=${[
-      ["Version", (v) => html`version ${v.version}${v.version === list.total && html` <${Badge} of="active">in force<//>`}`, "what", "10rem"], ["Stored", (v) => html`<${PlainTime} at=${v.updated_at} />`, "aside", "8.5rem"],
+      ["Version", (v) => html`version ${v.version}${v.version === list.total && html` <${Badge} of="active">in force<//>`}`, "what", "10rem"], timeColumn("Stored", "updated_at", "", "aside"),
       ["Note", (v) => v.note && html`<bdi>${v.note}</bdi>`, "line"], ["By", (v) => html`<${By} p=${v} />`, "", "minmax(0, 1.4fr)"]]} /></section>`;
 }
 

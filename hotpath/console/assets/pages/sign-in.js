@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib/html.js";
 import { get, post } from "../lib/api.js";
 import { go } from "../lib/route.js";
-import { session, setSession } from "../lib/session.js";
+import { session, setSession, store, stored } from "../lib/session.js";
 import { Failure, Field, Loading } from "../lib/parts.js";
 
 // enter signs in with keys that the API takes.
@@ -15,15 +15,11 @@ async function enter(apiKey, adminKey) {
 
 // The address that somebody wanted, kept while the provider has the tab.
 const wanted = "spendgate.wanted";
-export function keepWanted() {
-  try { sessionStorage.setItem(wanted, location.hash); } catch { /* then the way leads to the first page */ }
-}
+export const keepWanted = () => store(wanted, location.hash);
 function goWanted() {
-  try {
-    const address = sessionStorage.getItem(wanted);
-    sessionStorage.removeItem(wanted);
-    if (address && !location.hash.replace(/^#\/?/, "")) go(address, true);
-  } catch { /* nothing was kept */ }
+  const address = stored(wanted);
+  store(wanted, null);
+  if (address && !location.hash.replace(/^#\/?/, "")) go(address, true);
 }
 
 export function SignIn({ route }) {

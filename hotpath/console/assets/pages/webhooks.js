@@ -3,7 +3,7 @@ import { html, useState } from "../lib/html.js";
 import { call, get, segment, useLoad, usePages } from "../lib/api.js";
 import { link } from "../lib/route.js";
 import { took } from "../lib/words.js";
-import { Awaited, Badge, Empty, Failure, Form, Head, ID, PlainTime, Table, Tabs, useAct } from "../lib/parts.js";
+import { Awaited, Badge, Empty, Failure, Form, Head, ID, Table, Tabs, timeColumn, useAct } from "../lib/parts.js";
 
 const admin = { admin: true };
 
@@ -22,7 +22,7 @@ function List() {
     <details class="new"><summary>A new webhook</summary><${Form} button="Create" send=${make} fields=${[
       ["url", "URL", { type: "url", required: true }], ["event_types", "Event types", { value: "approval.requested", hint: "Separated by commas", kind: "list", required: true }]]} /></details>
     <${Table} list=${list} label="Webhooks" to=${(w) => link("webhooks", w.webhook_id)} columns=${[
-      ["URL", (w) => w.url, "what"], ["State", (w) => html`<${Badge} of=${w.status} />`, "aside", "6rem"], ["Events", (w) => w.event_types.join(", ")], ["Since", (w) => html`<i>since </i><${PlainTime} at=${w.created_at} />`, "", "8.5rem"]]}
+      ["URL", (w) => w.url, "what"], ["State", (w) => html`<${Badge} of=${w.status} />`, "aside", "6rem"], ["Events", (w) => w.event_types.join(", ")], timeColumn("Since", "created_at", "since")]}
       empty=${html`<${Empty} title="No webhooks.">Give a URL that takes events, and the types that it is for.<//>`} />`;
 }
 
@@ -50,7 +50,7 @@ function Webhook({ id, failed }) {
       <${Table} list=${list} label="Deliveries" columns=${[
         ["Type", (d) => d.event_type, "what"], ["State", (d) => html`<${Badge} of=${d.delivered ? "delivered" : "failed"} />`, "aside", "6rem"], ["Attempt", (d) => html`<i>attempt </i>${d.attempt}`, "number", "4.5rem"],
         ["Answer", (d) => `${d.status_code ?? "no answer"}${d.error ? `, ${d.error}` : ""}`, "", "minmax(0, 2fr)"], ["Duration", (d) => took(d.duration_ms), "number", "5rem"], ["Event", (d) => html`<${ID} id=${d.event_id} />`],
-        ["Time", (d) => html`<${PlainTime} at=${d.timestamp} />`, "", "8.5rem"], ["", (d) => html`<button onClick=${() => change("It is sent again.", "POST", `${path}/deliveries/${d.delivery_id}/replay`)}>Send again</button>`, "", "6rem"]]}
+        timeColumn("Time", "timestamp"), ["", (d) => html`<button onClick=${() => change("It is sent again.", "POST", `${path}/deliveries/${d.delivery_id}/replay`)}>Send again</button>`, "", "6rem"]]}
         empty=${html`<${Empty} title="Nothing was delivered yet." />`} />
     </section>`;
 }
