@@ -77,7 +77,7 @@ type Result struct {
 }
 
 // Allowed reports whether the action may be carried out, once: the service answered a Check with 200
-// and allow, nobody redeemed the check and no outcome was reported. It is false for nil, for a
+// and allow, nobody redeemed the check or has to first, and no outcome was reported. It is false for nil, for a
 // simulated result and for one that was read later. For a Replayed result it is true even if the
 // action was carried out and nobody reported it: give CheckID to the payment system as its idempotency
 // key. The check of a payment is allowed only to the call whose nonce carries it out.
@@ -85,7 +85,7 @@ func (r *Result) Allowed() bool {
 	if r != nil && r.payment {
 		return r.proceeds
 	}
-	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed()
+	return r != nil && r.checked && r.Decision == Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed() && !r.RedeemRequired
 }
 
 // Check asks whether an action may be carried out. Repetitions carry one

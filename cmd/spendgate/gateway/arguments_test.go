@@ -194,6 +194,9 @@ func TestPayment(t *testing.T) {
 			t.Errorf("%s: %s", name, is)
 		}
 	}
+	if a, b := key(own, "u", "t", "bot", call(`,"n":" "`)), key(own, "u", "t", "bot", call("")); a != b {
+		t.Error("a blank argument is not a missing one")
+	}
 	good := of(true, "charge", "n")
 	if a, b := key(good, "u", "t", "bot", call(`,"n":1`)), key(good, "u", "t", "other", call(`,"n":1`)); a != b {
 		t.Error("once holds for an agent only")
@@ -212,6 +215,7 @@ func TestPayment(t *testing.T) {
 		{own, call(`,"n":[1]`), "is a list"},
 		{own, call(`,"n":12345678901234567890`), "more digits"},
 		{good, call(""), "argument n is missing, and once needs all"},
+		{good, call(`,"n":" "`), "argument n is missing, and once needs all"},
 		{of(false, "n"), call(""), "none of the arguments n"},
 		{all, call(`,"l":[1]`), "is a list"},
 	} {

@@ -57,9 +57,9 @@ func (t *tool) named(a client.Action, arguments jsontext.Value) (values []string
 		switch {
 		case err != nil:
 			return nil, err
-		case value == nil && t.Once:
+		case text == "" && t.Once:
 			return nil, fmt.Errorf("argument %s is missing, and once needs all of same", path)
-		case value == nil:
+		case text == "":
 			continue
 		case path == t.Amount.Argument:
 			text = a.Amount.String()

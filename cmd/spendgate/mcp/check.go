@@ -78,9 +78,8 @@ type verdict struct {
 }
 
 func verdictOf(r *client.Result, replayed bool) *verdict {
-	mayAct := r.Allowed() && !r.RedeemRequired
 	v := &verdict{
-		Proceed: mayAct && !replayed, unclear: mayAct && replayed, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
+		Proceed: r.Allowed() && !replayed, unclear: r.Allowed() && replayed, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
 		Replayed: replayed, Redeemed: r.Redemption.Redeemed(),
 		RedeemRequired: r.RedeemRequired && r.Decision == client.Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed(),
 		nextStep:       r.NextStep,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
+import httpx
 import pytest
 from scripted import GUARD, GuardServer, Server
 from test_adapters import REPORT, F, gate, playing, typed
@@ -127,14 +128,17 @@ async def says_later(result: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize("failed_if", [lambda result: result["status"] == "declined", says_later, (KeyError, says_later), None])
-def test_results_that_nobody_understands(failed_if: Any) -> None:
-    class Answer:
-        isError = True
+class Answer:
+    def __init__(self, **members: bool) -> None:
+        vars(self).update(members)
 
+
+@pytest.mark.parametrize("answer", [Answer(isError=True), Answer(ok=False), httpx.Response(402)])
+@pytest.mark.parametrize("failed_if", [lambda result: result["status"] == "declined", says_later, (KeyError, says_later), None])
+def test_results_that_nobody_understands(failed_if: Any, answer: Any) -> None:
     server = asking(DOUBT)
     with pytest.raises(spendgate.InDoubt):
-        calling(gate(server), lambda order: Answer(), **({"failed_if": failed_if} if failed_if else {}))("order-1")
+        calling(gate(server), lambda order: answer, **({"failed_if": failed_if} if failed_if else {}))("order-1")
     assert server.close() == []
 
 
@@ -195,6 +199,18 @@ def test_keys_and_names_of_nothing(value: Any) -> None:
         calling(gate(None), lambda order: None, payment_key=lambda order: f"order-{None if value is None else object()}")(value)
     with pytest.raises(TypeError, match=r"counterparty='\{order\}': 'order' is a"):
         calling(gate(None), lambda order: None, payment_key=lambda: "order-1", counterparty="{order}")(value)
+
+
+@pytest.mark.parametrize("key", ["order-{order}", "{order}-refund", lambda order: f"order-{order}", lambda order: order.strip() + "-refund"])
+@pytest.mark.parametrize("order", ["", " "])
+def test_a_part_of_a_key_that_is_blank(order: str, key: Any) -> None:
+    with pytest.raises(spendgate.BadKey, match="blank"):
+        calling(gate(None), lambda order: None, payment_key=key)(order)
+
+
+def test_a_blank_text_that_is_no_part_of_the_key() -> None:
+    with pytest.raises(spendgate.Unanswered):  # so it was asked for
+        calling(gate(None).within(0.05), lambda order: None, payment_key=lambda order: f"order-{order.strip() or 7}")("")
 
 
 def test_wrong_uses() -> None:

@@ -61,7 +61,10 @@ export function checkResult(asked: boolean, paymentKey?: string): Accept<CheckRe
     if (paymentKey !== undefined) {
       result.allowed = asked && payment(members["payment"], paymentKey).proceed;
       if (result.allowed && result.decision !== "allow") throw new TypeError("it permits what was not allowed");
-    } else result.allowed = asked && result.decision === "allow" && outcome === null && redemption === null && !("payment" in members);
+    } else {
+      const isFree = outcome === null && redemption === null && !redeem_required && !("payment" in members);
+      result.allowed = asked && result.decision === "allow" && isFree;
+    }
     return result;
   };
 }

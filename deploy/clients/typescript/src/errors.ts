@@ -175,7 +175,7 @@ export class BadKey extends NotCarriedOut {
   constructor(readonly paymentKey: unknown) {
     super(
       `${JSON.stringify(paymentKey)} names no payment: what is guarded needs a payment_key of its own, ` +
-        "such as the number of an order, and not the text of an object, or of nothing",
+        "such as the number of an order, and not the text of an object, or of nothing, and no part of it may be blank",
     );
   }
 }

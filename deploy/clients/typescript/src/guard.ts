@@ -1,10 +1,10 @@
 import { type Spendgate, newKey } from "./client.js";
 import {
-  APIError, ApprovalExpired, ApprovalPending, Blocked, ActionChanged, Denied, Escalated, InDoubt, NoAnswer, NoDecision, SpendgateError,
+  APIError, ApprovalExpired, ApprovalPending, BadKey, Blocked, ActionChanged, Denied, Escalated, InDoubt, NoAnswer, NoDecision, SpendgateError,
   Unanswered,
 } from "./errors.js";
 import type { CarryOptions, Ended, GateOptions, Guarded, GuardedAction, Permit, Plan, Reference } from "./guard-types.js";
-import { type Meant, meaning } from "./meaning.js";
+import { type Meant, hasGap, meaning } from "./meaning.js";
 import { Reports } from "./report.js";
 import type { CheckResult, Payment } from "./types.js";
 
@@ -30,10 +30,12 @@ export class Gate {
   /** guard returns a function that carries out `body` as `check` does. */
   guard<I, R>(plan: Plan<I>, body: (input: I, permit: Permit) => R | Promise<R>, options: CarryOptions<R> = {}): Guarded<I, R> {
     requireBody(body, 2, options);
-    const action = (input: I) =>
-      Object.fromEntries(
-        Object.entries(plan).map(([name, member]) => [name, typeof member === "function" ? member(input) : member]),
-      ) as GuardedAction;
+    const action = (input: I) => {
+      const members = Object.entries(plan).map(([name, member]) => [name, typeof member === "function" ? member(input) : member]);
+      const made = Object.fromEntries(members) as GuardedAction;
+      if (typeof plan.payment_key === "function" && hasGap(plan.payment_key, input)) throw new BadKey(made.payment_key);
+      return made;
+    };
     const run = async (input: I) => this.#run(() => action(input), (permit) => body(input, permit), options);
     const guarded = async (input: I) => valueOf(await run(input));
     return Object.assign(guarded, { run, pending: async (input: I) => this.pending(action(input)) });
@@ -190,6 +192,6 @@ function isTrue<V>(test: ((value: V) => boolean) | undefined, value: V): boolean
 function looksFailed(value: unknown): boolean {
   if (value instanceof Error) return true;
   if (typeof value === "string") return /^\s*(error|failed)/i.test(value);
-  const { isError, is_error, error, status } = Object(value) as Record<string, unknown>; // of MCP and LangChain, too
-  return isError === true || is_error === true || Boolean(error) || status === "error";
+  const { isError, is_error, error, ok, status } = Object(value) as Record<string, unknown>; // of MCP, fetch and LangChain, too
+  return isError === true || is_error === true || Boolean(error) || ok === false || status === "error";
 }

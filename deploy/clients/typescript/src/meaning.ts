@@ -14,6 +14,27 @@ export interface Meant {
 /** The traces in a text of an object anywhere, and of a missing value as the whole or at the end. */
 const noName = /\[object \w+\]| at 0x[0-9a-fA-F]+>|(^|[^\p{L}\p{N}])(None|undefined|null|NaN)$/u;
 
+/** Digits, which are the same however a part of a key is written. */
+const mark = "7046029254386353131";
+
+/** hasGap reports whether a blank text of the input is a part of the key: another text in its place would make another key. */
+export function hasGap<I>(name: (input: I) => string, input: I): boolean {
+  const bare = (text: string) => text.replace(/\s/g, "");
+  try {
+    const other = name(filled(input) as I);
+    return other.includes(mark) && bare(other.replaceAll(mark, "")) === bare(name(input));
+  } catch {
+    return false; // a function that takes certain texts only
+  }
+}
+
+function filled(value: unknown): unknown {
+  if (typeof value === "string") return value.trim() ? value : mark;
+  if (Array.isArray(value)) return value.map(filled);
+  if (typeof value !== "object" || value === null || Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, filled(member)]));
+}
+
 export function meaning(defaults: object, make: () => GuardedAction): Meant {
   const whole = () => {
     const action = { ...defaults, ...make() } as Action & { payment_key: string };

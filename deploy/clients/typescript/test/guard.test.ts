@@ -58,6 +58,7 @@ it("what nobody can know to have moved nothing is in doubt", async () => {
     [() => "psp-1", { failedIf: () => assert.fail("it does not know") }],
     [() => "psp-1", { failedIf: async () => false }],
     [() => ({ content: "", status: "error" }), {}], // of LangChain
+    [() => new Response("no money", { status: 402 }), {}],
   ] as [() => unknown, object][]) {
     const { pay, sent } = serving(doubted);
     await assert.rejects(pay(body, options), InDoubt);
@@ -85,6 +86,15 @@ it("nothing is asked about what cannot be a payment", async () => {
   const never = () => assert.fail("it ran");
   for (const key of ["", " ", "null", "order-undefined", "order:NaN", "order_None", "order-[object Object]"])
     await assert.rejects(pay(never, {}, key), BadKey);
+  type Named = { id?: string; of?: { shop: string } };
+  for (const [payment_key, input] of [
+    [({ id }) => `n-${id}`, { id: "" }],
+    [({ id }) => `n-${id}-refund`, { id: " " }],
+    [({ id, of }) => `${encodeURIComponent(of!.shop)}/${id}`, { id: "7", of: { shop: "" } }],
+  ] as [(input: Named) => string, Named][]) {
+    const plan = { payment_key, amount: "10", currency: "USD", counterparty: "c" };
+    await assert.rejects(gate.guard(plan, never)(input), BadKey);
+  }
   for (const [amount, currency] of [["0.00", "USD"], ["1.005", "usd"], ["1.5", "JPY"], ["10.505", "HUF"]] as const)
     await assert.rejects(pay(never, {}, "order-1", amount, currency), RangeError);
   await assert.rejects(pay(never, { takeOver: true }), /TypeError: .*execution_id/);
@@ -93,6 +103,13 @@ it("nothing is asked about what cannot be a payment", async () => {
   assert.throws(() => gate.guard(plan, async function* () {}), TypeError);
   await assert.rejects(gate.guard({ ...plan, metadata: () => ({ at: Math.random() }) }, never)("order-1"), /not the same twice/);
   assert.deepEqual(sent, []);
+});
+
+it("a blank text that is no part of the key may be", async () => {
+  const { gate } = serving(reported("chk_1"));
+  const payment_key = ({ ref, id }: { ref: string; id: string; note: string }) => `order-${ref || id}`;
+  const plan = { payment_key, agent_id: "a", policy_id: "p", amount: "10", currency: "USD", counterparty: "c" };
+  assert.equal(await gate.guard(plan, () => "psp-1")({ ref: "", id: "1", note: "" }), "psp-1");
 });
 
 it("a key with a word such as null is one", async () => {

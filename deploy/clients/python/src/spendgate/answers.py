@@ -71,14 +71,14 @@ class Judged:
     def allowed(self) -> bool:
         """Whether the service says that the action may be carried out.
 
-        It is false for a simulated result, for one that was read later, and when the check was redeemed or an
-        outcome was reported. For a replayed result it is true even if the action was carried out and nobody
+        It is false for a simulated result, for one that was read later, and when the check was redeemed, has to be redeemed
+        first, or an outcome was reported. For a replayed result it is true even if the action was carried out and nobody
         reported it. For a payment it is true only in the answer to who redeemed it.
         """
         payment = getattr(self, "payment", None)
         if payment is not None:
             return self.checked and self.decision == "allow" and payment.proceed
-        return self.checked and self.decision == "allow" and self.outcome is None and self.redemption is None
+        return self.checked and self.decision == "allow" and not (self.outcome or self.redemption or self.redeem_required)
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -24,6 +24,8 @@ from .wire import payable
 #: The parameters that the guard fills in.
 FILLED = ("execution_id", "check_id", "permit")
 
+MARK = "7046029254386353131"  # digits, which are the same however a part of a key is written
+
 #: A member of the action: a function of the call's arguments, a text with {names} of them, or a value.
 Member = Union[Callable[..., Any], str, Decimal, int, Mapping[str, Any], None]
 
@@ -74,7 +76,7 @@ class Guarded:
         again: Callable[[], api.Action] = lambda: self._action(bound, gate)[0]  # noqa: E731
         if digest(action) != digest(again()):
             raise TypeError("the functions of the action give not the same twice, as with now() or uuid4(): make that before the call")
-        return Intent(action, self.terms, None if callable(self.members["payment_key"]) else problem, again)
+        return Intent(action, self.terms, problem or (None if callable(self.members["payment_key"]) else ""), again)
 
     def _action(self, bound: inspect.BoundArguments, gate: Any) -> tuple[api.Action, str]:
         arguments = {name: value for name, value in bound.arguments.items() if name not in FILLED}
@@ -83,7 +85,18 @@ class Guarded:
         for name in ("agent_id", "policy_id"):
             members[name] = members[name] or getattr(gate, name)
         payable(members["amount"], members["currency"])
-        return api.action(**members), naming.problem
+        problem = naming.problem or naming.blank
+        if callable(self.members["payment_key"]) and self._has_gap(str(members["payment_key"]), arguments):
+            problem = "a part of it is blank"
+        return api.action(**members), problem
+
+    def _has_gap(self, key: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a blank argument is a part of the key that a function made: another text in its place would make another key."""
+        filled = {name: MARK if isinstance(value, str) and not value.strip() else value for name, value in arguments.items()}
+        with suppress(Exception):  # of a function that takes certain texts only
+            other = str(self._value("payment_key", self.members["payment_key"], filled, Naming()))
+            return MARK in other and "".join(other.replace(MARK, "").split()) == "".join(key.split())
+        return False
 
     def _value(self, name: str, member: Member, arguments: Mapping[str, Any], naming: Naming) -> Any:
         if member is None and name in ("amount", "currency", "counterparty"):
@@ -132,7 +145,7 @@ class Naming(string.Formatter):
     """Formats a text, and finds values that name nothing, or whose text may differ between attempts: that of an object may be its memory address."""
 
     def __init__(self) -> None:
-        self.problem, self._field = "", ""
+        self.problem, self.blank, self._field = "", "", ""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self._field = field_name
@@ -144,6 +157,12 @@ class Naming(string.Formatter):
             kinds = "a str, int, Decimal, UUID, date, time or Enum, or to be made text with !s"
             self.problem = f"{self._field!r} is a {type(value).__name__}: it has to be {kinds}"
         return super().convert_field(value, conversion)
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        text = super().format_field(value, format_spec)
+        if not text.strip():
+            self.blank = f"{self._field!r} is blank"
+        return text
 
 
 def is_coroutine(function: Callable[..., Any]) -> bool:

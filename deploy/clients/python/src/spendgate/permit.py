@@ -73,7 +73,8 @@ def _looks_like_an_error(value: Any) -> bool:
     if isinstance(value, str):
         return value.lstrip()[:6].lower().startswith(("error", "failed"))
     member = value.get if isinstance(value, Mapping) else lambda name: getattr(value, name, None)
-    return any(member(name) is True for name in ("isError", "is_error")) or (isinstance(value, Mapping) and bool(value.get("error")))
+    flagged = any(member(name) is True for name in ("isError", "is_error")) or member("ok") is False  # of MCP, httpx, requests
+    return flagged or (isinstance(value, Mapping) and bool(value.get("error")))
 
 
 @dataclass(frozen=True)
