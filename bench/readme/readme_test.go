@@ -60,7 +60,7 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 		environ = append(environ, "SPENDGATE_API_KEY_FILE=.spendgate/sample.key")
 	case runbook:
 		path := "PATH=" + filepath.Dir(n.binary) + string(filepath.ListSeparator) + os.Getenv("PATH")
-		environ = append(environ, path, "SPENDGATE_ADMIN_KEY_FILE=.spendgate/admin.key")
+		environ = append(environ, path, "SPENDGATE_ADMIN_KEY_FILE=.spendgate/admin.key", "READ_KEY_FILE=.spendgate/sample.key")
 		if strings.Contains(readPage(t, page), ".spendgate/") {
 			t.Error("the page names a file that only a node for development has")
 		}
@@ -76,7 +76,7 @@ func runPage(t *testing.T, n *node, c comparison, page string) {
 				continue
 			}
 		}
-		printed, err := s.run(t, n.here(script))
+		printed, err := s.run(t, n.here(script), e.shown != nil)
 		if err != nil {
 			t.Errorf("%s:%d: %v\n%s", e.page, e.line, err, printed)
 		}

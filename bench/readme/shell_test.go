@@ -51,23 +51,27 @@ func openShell(t *testing.T, dir string, environ []string) *shell {
 	return &shell{scratch: t.TempDir(), stdin: stdin, done: done}
 }
 
-// run executes a script and returns its output.
-func (s *shell) run(t *testing.T, script string) (stdout string, err error) {
+// run executes a script and returns its output. What it says on stderr is an error, or with both part of the output.
+func (s *shell) run(t *testing.T, script string, both bool) (printed string, err error) {
 	t.Helper()
 	s.count++
 	name := filepath.Join(s.scratch, strconv.Itoa(s.count))
 	must.Do(t, os.WriteFile(name+".sh", []byte(script), 0o600))
-	must.Get(fmt.Fprintf(s.stdin, ". '%[1]s.sh' >'%[1]s.out' 2>'%[1]s.err' </dev/null; echo $?\n", name))(t)
+	to := "'" + name + ".err'"
+	if both {
+		to = "&1"
+	}
+	must.Get(fmt.Fprintf(s.stdin, ". '%[1]s.sh' >'%[1]s.out' 2>%[2]s </dev/null; echo $?\n", name, to))(t)
 	var code string
 	select {
 	case code = <-s.done:
 	case <-time.After(exampleTimeout):
 		t.Fatalf("no end after %s:\n%s", exampleTimeout, script)
 	}
-	printed := must.Get(os.ReadFile(name + ".out"))(t)
-	complaints := must.Get(os.ReadFile(name + ".err"))(t)
+	printed = string(must.Get(os.ReadFile(name + ".out"))(t))
+	complaints, _ := os.ReadFile(name + ".err") // none with both
 	if code != "0" || len(complaints) > 0 {
-		return string(printed), fmt.Errorf("exit code %s, on stderr: %s", code, strings.TrimSpace(string(complaints)))
+		return printed, fmt.Errorf("exit code %s, on stderr: %s", code, strings.TrimSpace(string(complaints)))
 	}
-	return string(printed), nil
+	return printed, nil
 }

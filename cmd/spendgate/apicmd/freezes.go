@@ -121,7 +121,7 @@ func writeFreeze(p cli.Process, f *client.Freeze) error {
 		return err
 	}
 	if r := f.Reaches; r != nil && r.Checks == 0 {
-		_, err := fmt.Fprintln(p.Stdout, "\nWARNING: no check of the last 24 hours is in this scope; is the name exactly right?")
+		_, err := fmt.Fprintln(p.Stderr, "WARNING: no check of the last 24 hours is in this scope; is the name exactly right?")
 		return err
 	}
 	return nil
