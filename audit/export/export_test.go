@@ -18,6 +18,8 @@ import (
 	"spendgate/audit/commit"
 	"spendgate/audit/export"
 	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/detach"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	"spendgate/audit/verify"
@@ -70,7 +72,7 @@ func onPostgres(t *testing.T) (*recorder, string) {
 	act(t, err)
 	t.Cleanup(s.Close)
 	return newRecorder(t, s, func(ctx context.Context) (record, func()) {
-		snapshot, err := postgres.OpenSnapshot(ctx, url, 3)
+		snapshot, err := snapshot.Open(ctx, url, 3)
 		act(t, err)
 		return snapshot, snapshot.Close
 	}), url
@@ -289,9 +291,9 @@ func TestExportOfArchivedDays(t *testing.T) {
 	act(t, err)
 	before, manifest := r.export(export.Options{Format: export.CSV})
 	dir := t.TempDir()
-	act(t, postgres.Detach(t.Context(), postgres.DetachOptions{
+	act(t, detach.Checks(t.Context(), detach.Options{
 		URL: url, Dir: dir, Before: day.AddDate(0, 0, 1).Truncate(24 * time.Hour), Now: now,
-		Report: func(postgres.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
+		Report: func(detach.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 	}))
 	if file, m := r.export(export.Options{Format: export.CSV, Archives: dir}); file != before || m.Whole() != nil ||
 		!bytes.Equal(m.Text(), manifest.Text()) {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlstore"
 )
@@ -27,7 +28,7 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	return s.approvals(ctx, s.read, selectApprovals+"WHERE a.id = ANY ($1::uuid[])", uuids(ids))
+	return s.approvals(ctx, s.read, selectApprovals+"WHERE a.id = ANY ($1::uuid[])", pg.UUIDs(ids))
 }
 
 // ListApprovals implements audit.Approvals. The status is derived, so a filter by it is applied to
@@ -95,7 +96,7 @@ func (s *Store) approvals(ctx context.Context, ask asking, query string, args ..
 	const doing = "cannot read approvals"
 	all, err := collectBy(ctx, ask, doing, func(row pgx.CollectableRow) (*audit.Approval, error) {
 		a := &audit.Approval{Check: new(spend.Check)}
-		return a, row.Scan(uuid(&a.Check.ID), &a.Status, utc(&a.CreatedAt), utc(&a.ExpiresAt), utc(&a.ApprovedAt), uuid(&a.UsedBy))
+		return a, row.Scan(pg.UUID(&a.Check.ID), &a.Status, pg.UTC(&a.CreatedAt), pg.UTC(&a.ExpiresAt), pg.UTC(&a.ApprovedAt), pg.UUID(&a.UsedBy))
 	}, query, args...)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -125,7 +126,8 @@ func (s *Store) approvals(ctx context.Context, ask asking, query string, args ..
 	if err := s.addAuthors(ctx, all); err != nil {
 		return nil, err
 	}
-	changes, err := collect(ctx, s, doing, scanChange, "SELECT "+changeColumns+" FROM changes WHERE subject = ANY ($1) ORDER BY seq", names)
+	changes, err := collect(ctx, s, doing, pg.ScanChange,
+		"SELECT "+pg.ChangeColumns+" FROM changes WHERE subject = ANY ($1) ORDER BY seq", names)
 	for i := range changes {
 		found[changes[i].Subject].Follow(changes[i : i+1])
 	}
@@ -197,7 +199,7 @@ const expiredAtOnce = 100
 // ExpireApprovals implements audit.Approvals.
 func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err error) {
 	for more := true; more && err == nil; {
-		err = s.control(ctx, "cannot record which approvals have expired", []any{&more, utc(&oldest)},
+		err = s.control(ctx, "cannot record which approvals have expired", []any{&more, pg.UTC(&oldest)},
 			byActor("SELECT * FROM expire_approvals($1, ", audit.Expirer(), expiredAtOnce))
 	}
 	return oldest, err
@@ -224,11 +226,11 @@ func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyPar
 		return found, nil
 	}
 	all, err := collect(ctx, s, "cannot read who stands behind keys", func(row pgx.CollectableRow) (p keyParty, err error) {
-		err = row.Scan(uuid(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner, &p.groups)
+		err = row.Scan(pg.UUID(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner, &p.groups)
 		return p, err
 	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', ''),
 		grants -> 'groups'
-		FROM keys WHERE id = ANY ($1::uuid[])`, uuids(ids))
+		FROM keys WHERE id = ANY ($1::uuid[])`, pg.UUIDs(ids))
 	for _, p := range all {
 		found[p.KeyID] = p
 	}

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 		ids[i], starts[i], buckets[i] = c.ID, c.StartMS, c.BucketMS
 	}
 	return collect(ctx, s, "cannot read counters of budgets", func(row pgx.CollectableRow) (u spend.Usage, err error) {
-		err = row.Scan(parse(&u.Used, spend.ParseTotal), &u.Count)
+		err = row.Scan(pg.Parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, `SELECT coalesce(sum(b.used), 0)::text, coalesce(sum(b.count), 0)::bigint
 		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS c (id, start, bucket, place)
@@ -33,15 +34,15 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 // CountersMet implements audit.Budgets.
 func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
 	return collect(ctx, s, "cannot read whose counters are met", func(row pgx.CollectableRow) (id spend.ID, err error) {
-		return id, row.Scan(uuid(&id))
-	}, "SELECT counter_id FROM budget_principals WHERE counter_id = ANY ($1::uuid[]) AND principal = $2", uuids(counters), principal)
+		return id, row.Scan(pg.UUID(&id))
+	}, "SELECT counter_id FROM budget_principals WHERE counter_id = ANY ($1::uuid[]) AND principal = $2", pg.UUIDs(counters), principal)
 }
 
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
 	query, args := counterListing(&q)
 	subjects, err := collectBy(ctx, s.list, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
-		err = row.Scan(&u.Subject, &u.FirstMS, parse(&u.Used, spend.ParseTotal), &u.Count)
+		err = row.Scan(&u.Subject, &u.FirstMS, pg.Parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, query, args...)
 	subjects, more := audit.Cut(subjects, q.Limit)
@@ -70,7 +71,7 @@ func counterListing(q *audit.CounterQuery) (query string, args []any) {
 		and("start_ms = $2")
 	}
 	if ids := q.CounterIDs(); ids != nil {
-		and("subject > $1 AND counter_id = ANY (?::uuid[])", uuids(ids))
+		and("subject > $1 AND counter_id = ANY (?::uuid[])", pg.UUIDs(ids))
 	} else {
 		and("left(subject, 64) >= left($1, 64) AND subject > $1 AND policy_id = ? AND rule_id = ? AND since = ?", q.PolicyID, q.RuleID, q.Since)
 		for i, values := range q.Subject {

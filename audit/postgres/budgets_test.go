@@ -67,7 +67,7 @@ func TestServerLacksCommits(t *testing.T) {
 	}
 	lacks := func() (lacks string) {
 		t.Helper()
-		must.Do(t, s.reads.QueryRow(t.Context(), `SELECT concat_ws(',', CASE WHEN ms = 0 THEN 'horizon' END,
+		must.Do(t, s.Reads.QueryRow(t.Context(), `SELECT concat_ws(',', CASE WHEN ms = 0 THEN 'horizon' END,
 				CASE WHEN NOT EXISTS (SELECT FROM budget_principals) THEN 'principals' END,
 				CASE WHEN NOT EXISTS (SELECT FROM budget_exhaustions) THEN 'exhaustions' END) FROM horizon`).Scan(&lacks))
 		return lacks
@@ -124,7 +124,7 @@ func beside(t *testing.T, s *Store, tx pgx.Tx, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	for waits := false; !waits && len(done) == 0; time.Sleep(time.Millisecond) {
-		must.Do(t, s.reads.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
+		must.Do(t, s.Reads.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))",
 			int(tx.Conn().PgConn().PID())).Scan(&waits))
 	}
 	return errors.Join(tx.Commit(t.Context()), <-done)
@@ -227,7 +227,7 @@ func TestTidyAtOnce(t *testing.T) {
 // nor in the table of principals.
 func TestTidyReadsByIndex(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx := must.Get(s.reads.Begin(t.Context()))(t)
+	tx := must.Get(s.Reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	for _, prepare := range []string{
 		`INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, end_ms, since, policy_id, rule_id, subject)

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -30,7 +31,7 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 		read = s.read
 	}
 	err = read(ctx, "cannot list checks", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			page, err = readChecks(ctx, tx, q)
 			return err
 		})
@@ -49,7 +50,7 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 	}
 	left := q.Examine
 	for _, start := range starts {
-		query, args := checksQuery(columnList(chain.Checks()), &q, start, end, left, q.Limit+1-len(page.Checks))
+		query, args := checksQuery(pg.ColumnList(chain.Checks()), &q, start, end, left, q.Limit+1-len(page.Checks))
 		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // the rows return its error
 		checks, err := pgx.CollectRows(rows, scanCheck)
 		if err != nil {
@@ -60,7 +61,7 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 			return page, nil
 		}
 		var examined int
-		if err := tx.QueryRow(ctx, examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)); err != nil {
+		if err := tx.QueryRow(ctx, examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, pg.UUID(&end)); err != nil {
 			return page, err
 		}
 		if left -= examined; left == 0 {
@@ -120,8 +121,8 @@ func readPayment(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery, low, end s
 		return page, err
 	}
 	var text query
-	text.add("SELECT " + columnList(chain.Checks()) + " FROM (SELECT * FROM checks WHERE check_id = ANY (").arg(uuids(examined))
-	text.add("::uuid[]) UNION SELECT * FROM kept_checks WHERE check_id = ANY (").arg(uuids(examined))
+	text.add("SELECT " + pg.ColumnList(chain.Checks()) + " FROM (SELECT * FROM checks WHERE check_id = ANY (").arg(pg.UUIDs(examined))
+	text.add("::uuid[]) UNION SELECT * FROM kept_checks WHERE check_id = ANY (").arg(pg.UUIDs(examined))
 	text.add("::uuid[])) AS examined WHERE true")
 	text.matching(q, q.Limit+1)
 	page.Checks, err = collectIn(ctx, tx, scanCheck, text.String(),

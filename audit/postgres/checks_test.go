@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -96,7 +97,7 @@ func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 	}
 	left, found := q.Examine, 0
 	for _, start := range starts {
-		query, args := checksQuery(columnList(chain.Checks()), &q, start, end, left, q.Limit+1-found)
+		query, args := checksQuery(pg.ColumnList(chain.Checks()), &q, start, end, left, q.Limit+1-found)
 		look(query, args)
 		matches := len(texts(t, tx, "SELECT 'one' FROM ("+inline(query, args)+") AS matching"))
 		if found += matches; found > q.Limit {
@@ -104,7 +105,7 @@ func pageFaults(t *testing.T, tx pgx.Tx, q audit.CheckQuery) (all []string) {
 		}
 		look(examinedQuery(left), []any{[16]byte(start), [16]byte(end)})
 		var examined int
-		must.Do(t, tx.QueryRow(t.Context(), examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)))
+		must.Do(t, tx.QueryRow(t.Context(), examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, pg.UUID(&end)))
 		if left -= examined; left == 0 {
 			break
 		}
@@ -143,7 +144,7 @@ func TestCheckPlans(t *testing.T) {
 	url, s := prepareChecks(t)
 	ctx := t.Context()
 	inTransaction := func(do func(tx pgx.Tx)) {
-		tx := must.Get(s.reads.Begin(ctx))(t)
+		tx := must.Get(s.Reads.Begin(ctx))(t)
 		defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 		do(tx)
 	}
@@ -168,11 +169,11 @@ func TestCheckPlans(t *testing.T) {
 		if q.AgentID == "" && q.Effect == nil && q.From.IsZero() || q.Effect != nil && *q.Effect == spend.Allow {
 			continue // too many to read them all
 		}
-		plain, args := checksQuery(columnList(chain.Checks()), &q, spend.ID{}, audit.MaxID(), listedRows, listedRows)
+		plain, args := checksQuery(pg.ColumnList(chain.Checks()), &q, spend.ID{}, audit.MaxID(), listedRows, listedRows)
 		low, end := q.IDRange()
 		plain = fmt.Sprintf("SELECT check_id::text FROM (%s) AS matching WHERE check_id >= '%x' AND check_id < '%x'", inline(plain, args),
 			low, end)
-		want := texts(t, s.reads, plain+" ORDER BY check_id DESC")
+		want := texts(t, s.Reads, plain+" ORDER BY check_id DESC")
 		var got []string
 		for {
 			page := must.Get(s.ListChecks(ctx, q))(t)
@@ -209,7 +210,7 @@ func TestPagePassesPlan(t *testing.T) {
 		FROM generate_series(1, %[4]d) AS i`,
 			day.Format(time.DateOnly), day.Format("20060102"), day.UnixMilli(), passes))
 	}
-	tx := must.Get(s.reads.Begin(t.Context()))(t)
+	tx := must.Get(s.Reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	for _, before := range []spend.ID{{}, audit.FirstID(listedStart.UnixMilli() + passes/2)} {
 		query, args, err := passesQuery(t.Context(), tx, before, listedStart.UnixMilli()+passes, page)

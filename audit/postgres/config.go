@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		statements = append(statements, textCall("SELECT require_version($1, $2)", p.PolicyID, *p.Replaces))
 	}
 	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID),
-		[]any{&p.Version, &createdMS, parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
+		[]any{&p.Version, &createdMS, pg.Parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
 		append(statements, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by,
 			p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note,
@@ -40,8 +41,8 @@ const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::
 // keyTargets returns the scan targets of keyColumns.
 func keyTargets(k *audit.Key) []any {
 	return []any{
-		uuid(&k.ID), bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, utc(&k.CreatedAt), utc(&k.LastUsedAt),
-		parse(&k.Grants, spend.ParseGrants), &k.Stopped, &k.GranterSince,
+		pg.UUID(&k.ID), pg.Bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, pg.UTC(&k.CreatedAt), pg.UTC(&k.LastUsedAt),
+		pg.Parse(&k.Grants, spend.ParseGrants), &k.Stopped, &k.GranterSince,
 	}
 }
 

@@ -2,21 +2,13 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit"
-)
-
-const (
-	// countedAtOnce bounds a step of CountViolations to some 5 ms of processor time, for which
-	// commits of checks may have to wait.
-	countedAtOnce = 1000
-	countTimeout  = time.Minute
+	"spendgate/audit/postgres/internal/pg"
 )
 
 // CountViolations implements audit.Store. Each step is a transaction of its own, so a node that
@@ -36,7 +28,7 @@ func (s *Store) countAll(ctx context.Context, doing, query string) (time.Time, e
 		begun := time.Now()
 		var done, complete bool
 		err := s.list(ctx, doing, func(ctx context.Context, db *pgx.Conn) (err error) {
-			done, complete, err = countSome(ctx, db, query)
+			done, complete, err = pg.CountSome(ctx, db, query)
 			return err
 		})
 		switch {
@@ -47,22 +39,8 @@ func (s *Store) countAll(ctx context.Context, doing, query string) (time.Time, e
 		case !done: // another session is counting
 			return time.Time{}, nil
 		}
-		if err := rest(ctx, begun); err != nil {
+		if err := pg.Rest(ctx, begun); err != nil {
 			return time.Time{}, fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
 		}
 	}
-}
-
-// countSome takes a step, unless another session is at it.
-func countSome(ctx context.Context, conn *pgx.Conn, query string) (done, complete bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	var all *bool
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, query, countedAtOnce).Scan(&all)
-	})
-	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == codeSerialization {
-		return false, false, nil // another was first
-	}
-	return all != nil, all != nil && *all, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/bench/must"
 )
 
@@ -31,7 +32,7 @@ func (c *counting) note(t *testing.T) {
 func (c *counting) trim(t *testing.T) {
 	t.Helper()
 	for more := true; more; {
-		must.Do(t, c.reads.QueryRow(t.Context(), "SELECT trim_violation_counts()").Scan(&more))
+		must.Do(t, c.Reads.QueryRow(t.Context(), "SELECT trim_violation_counts()").Scan(&more))
 	}
 }
 
@@ -47,7 +48,7 @@ func mustConflict(t *testing.T, rollUp pgx.Tx) {
 	t.Helper()
 	var complete *bool
 	err := rollUp.QueryRow(t.Context(), "SELECT count_violations(1000)").Scan(&complete)
-	if err == nil || !strings.Contains(err.Error(), codeSerialization) {
+	if err == nil || !strings.Contains(err.Error(), pg.CodeSerialization) {
 		t.Errorf("a roll-up from before goes on: %v", err)
 	}
 	end(t, rollUp.Rollback)
@@ -67,7 +68,7 @@ func TestCountsOfArchived(t *testing.T) {
 	_, age := oldMonth()
 	for name, test := range map[string]func(t *testing.T, c *counting){
 		"a roll-up began before the month was noted": func(t *testing.T, c *counting) {
-			insert(t, c.reads, "young", 30, time.Hour) // whose counts it would begin in the month
+			insert(t, c.Reads, "young", 30, time.Hour) // whose counts it would begin in the month
 			rollUp := c.begun(t)
 			c.note(t)
 			mustConflict(t, rollUp)
@@ -78,7 +79,7 @@ func TestCountsOfArchived(t *testing.T) {
 		},
 		"a roll-up began before the counts were trimmed": func(t *testing.T, c *counting) {
 			c.note(t)
-			insert(t, c.reads, "busy", 10, time.Hour)
+			insert(t, c.Reads, "busy", 10, time.Hour)
 			rollUp := c.begun(t)
 			c.trim(t)
 			mustConflict(t, rollUp)
@@ -99,11 +100,11 @@ func TestCountsOfArchived(t *testing.T) {
 			for _, late := range []pgx.Tx{one, two} {
 				insert(t, late, "busy", 9, 3*time.Hour) // with identifiers between the month and the counted violations
 			}
-			insert(t, c.reads, "busy", 3, time.Hour)
+			insert(t, c.Reads, "busy", 3, time.Hour)
 			c.count(t)
 			c.note(t)
 			end(t, one.Commit)
-			insert(t, c.reads, "busy", 3, 3*time.Hour) // new, and seen by who trims
+			insert(t, c.Reads, "busy", 3, 3*time.Hour) // new, and seen by who trims
 			c.trim(t)
 			c.exact(t, "before one is over")
 			end(t, two.Commit)
@@ -112,11 +113,11 @@ func TestCountsOfArchived(t *testing.T) {
 		"the counts were not trimmed": func(t *testing.T, c *counting) {
 			c.note(t)
 			c.exact(t, "noted")
-			insert(t, c.reads, "busy", 30, time.Hour)
+			insert(t, c.Reads, "busy", 30, time.Hour)
 			c.count(t)
 			c.exact(t, "noted and counted")
 			begin, _ := oldMonth()
-			if _, err := c.reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", begin); err == nil ||
+			if _, err := c.Reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", begin); err == nil ||
 				!strings.Contains(err.Error(), "still counted") {
 				t.Errorf("deleted: %v", err)
 			}
@@ -148,18 +149,18 @@ func TestCountsOfArchived(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCounting(t)
-			insert(t, c.reads, "busy", 37, age)
-			insert(t, c.reads, "gone", 30, age)
-			insert(t, c.reads, "rare", 2, age)
-			insert(t, c.reads, "busy", 23, 2*time.Hour)
-			insert(t, c.reads, "rare", 3, 2*time.Hour)
+			insert(t, c.Reads, "busy", 37, age)
+			insert(t, c.Reads, "gone", 30, age)
+			insert(t, c.Reads, "rare", 2, age)
+			insert(t, c.Reads, "busy", 23, 2*time.Hour)
+			insert(t, c.Reads, "rare", 3, 2*time.Hour)
 			c.count(t)
 			test(t, c)
 			c.exact(t, "at last")
 			c.delete(t)
 			c.exact(t, "deleted")
-			insert(t, c.reads, "gone", 20, time.Hour)
-			insert(t, c.reads, "busy", 20, time.Hour)
+			insert(t, c.Reads, "gone", 20, time.Hour)
+			insert(t, c.Reads, "busy", 20, time.Hour)
 			c.count(t)
 			c.exact(t, "deleted and counted")
 			begin, _ := oldMonth()

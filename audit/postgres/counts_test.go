@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -36,7 +37,7 @@ func newCounting(t *testing.T) *counting {
 
 func (c *counting) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
-	if _, err := c.reads.Exec(t.Context(), sql, args...); err != nil {
+	if _, err := c.Reads.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
@@ -89,7 +90,7 @@ func end(t *testing.T, do func(context.Context) error) {
 func (c *counting) exact(t *testing.T, when string) {
 	t.Helper()
 	var wrong int
-	err := c.reads.QueryRow(t.Context(), `SELECT count(*) FROM (
+	err := c.Reads.QueryRow(t.Context(), `SELECT count(*) FROM (
 		SELECT c.*, lead(start_id) OVER (PARTITION BY agent_id ORDER BY start_id) AS next FROM violation_counts AS c) AS c
 		CROSS JOIN violation_count_state AS s CROSS JOIN LATERAL (
 			SELECT count(*) AS total, count(*) FILTER (WHERE action_type = 'r' AND decision = 'b') AS refund_blocks,
@@ -139,7 +140,7 @@ func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 		where += fmt.Sprintf(" AND decision = '%c'", chain.EffectLetters[q.Effect])
 	}
 	var want int64
-	must.Do(t, c.reads.QueryRow(t.Context(), "SELECT count(*) FROM violations WHERE "+where, args...).Scan(&want))
+	must.Do(t, c.Reads.QueryRow(t.Context(), "SELECT count(*) FROM violations WHERE "+where, args...).Scan(&want))
 	page := must.Get(c.Violations(t.Context(), q))(t)
 	if page.Total != want || len(page.Violations) != int(min(want, 1)) {
 		t.Errorf("%s: %+v: total %d, want %d (%d on the page)", when, q, page.Total, want, len(page.Violations))
@@ -150,7 +151,7 @@ func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 func (c *counting) covered(t *testing.T, want int) {
 	t.Helper()
 	var total, most int
-	if err := c.reads.QueryRow(t.Context(), "SELECT sum(total), max(total) FROM violation_counts WHERE agent_id = ''").
+	if err := c.Reads.QueryRow(t.Context(), "SELECT sum(total), max(total) FROM violation_counts WHERE agent_id = ''").
 		Scan(&total, &most); err != nil {
 		t.Fatal(err)
 	}
@@ -166,13 +167,13 @@ func TestCountsInterleaved(t *testing.T) {
 		"commit is late": func(t *testing.T, c *counting) {
 			late := c.session(t, pgx.ReadCommitted)
 			insert(t, late, "busy", 30, time.Hour) // with identifiers below those that are counted
-			insert(t, c.reads, "busy", 10, time.Minute)
+			insert(t, c.Reads, "busy", 10, time.Minute)
 			c.count(t)
 			c.covered(t, 60)
 			c.exact(t, "before it is over")
 			end(t, late.Commit)
 			c.exact(t, "once it is over")
-			insert(t, c.reads, "busy", 10, time.Minute)
+			insert(t, c.Reads, "busy", 10, time.Minute)
 			c.count(t)
 			c.covered(t, 100)
 		},
@@ -182,7 +183,7 @@ func TestCountsInterleaved(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 3 { // the others' counts go on meanwhile
-				insert(t, c.reads, "busy", 10, time.Minute)
+				insert(t, c.Reads, "busy", 10, time.Minute)
 				c.count(t)
 			}
 			c.covered(t, 80)
@@ -195,7 +196,7 @@ func TestCountsInterleaved(t *testing.T) {
 		},
 		"session sleeps before its first statement": func(t *testing.T, c *counting) {
 			asleep := c.session(t, pgx.ReadCommitted)
-			insert(t, c.reads, "busy", 10, time.Minute)
+			insert(t, c.Reads, "busy", 10, time.Minute)
 			c.count(t)
 			insert(t, asleep, "rare", 3, time.Hour)
 			c.count(t)
@@ -210,27 +211,27 @@ func TestCountsInterleaved(t *testing.T) {
 			c.count(t)
 			end(t, undone.Rollback)
 			c.exact(t, "once it is over")
-			insert(t, c.reads, "busy", 10, time.Minute)
+			insert(t, c.Reads, "busy", 10, time.Minute)
 			c.count(t)
 			c.covered(t, 60)
 		},
 		"clock is ahead, then right": func(t *testing.T, c *counting) {
-			insert(t, c.reads, "busy", 20, -3*time.Hour)
+			insert(t, c.Reads, "busy", 20, -3*time.Hour)
 			c.count(t)
-			insert(t, c.reads, "busy", 20, 0)
+			insert(t, c.Reads, "busy", 20, 0)
 			c.count(t)
-			insert(t, c.reads, "busy", 20, -time.Hour)
+			insert(t, c.Reads, "busy", 20, -time.Hour)
 			c.count(t)
 			c.covered(t, 110)
 		},
 		"two count at once": func(t *testing.T, c *counting) {
-			insert(t, c.reads, "busy", 30, time.Minute)
+			insert(t, c.Reads, "busy", 30, time.Minute)
 			one, two := c.session(t, pgx.RepeatableRead), c.session(t, pgx.RepeatableRead)
 			if _, err := two.Exec(t.Context(), "SELECT 1"); err != nil { // its snapshot is from before
 				t.Fatal(err)
 			}
-			step(t, one, countedAtOnce)
-			if complete := step(t, two, countedAtOnce); complete != nil {
+			step(t, one, pg.CountedAtOnce)
+			if complete := step(t, two, pg.CountedAtOnce); complete != nil {
 				t.Error("two count at once")
 			}
 			c.count(t) // and a node does not wait for it
@@ -238,16 +239,16 @@ func TestCountsInterleaved(t *testing.T) {
 			end(t, one.Commit)
 			var complete *bool
 			err := two.QueryRow(t.Context(), "SELECT count_violations(1000)").Scan(&complete)
-			if err == nil || !strings.Contains(err.Error(), codeSerialization) {
+			if err == nil || !strings.Contains(err.Error(), pg.CodeSerialization) {
 				t.Errorf("the same was counted twice: %v", err)
 			}
 			end(t, two.Rollback)
 			c.covered(t, 80)
 		},
 		"counting is killed": func(t *testing.T, c *counting) {
-			insert(t, c.reads, "busy", 30, time.Minute)
+			insert(t, c.Reads, "busy", 30, time.Minute)
 			killed := c.session(t, pgx.RepeatableRead)
-			step(t, killed, countedAtOnce)
+			step(t, killed, pg.CountedAtOnce)
 			c.exec(t, "SELECT pg_terminate_backend($1)", int32(killed.Conn().PgConn().PID())) //nolint:gosec // a process's number
 			c.exact(t, "once it is dead")
 			for c.coveredNow(t) < 80 { // its lock goes with it
@@ -255,11 +256,11 @@ func TestCountsInterleaved(t *testing.T) {
 			}
 		},
 		"a listing is read meanwhile": func(t *testing.T, c *counting) {
-			insert(t, c.reads, "busy", 10, time.Minute)
+			insert(t, c.Reads, "busy", 10, time.Minute)
 			reader := c.session(t, pgx.RepeatableRead)
 			q := audit.ViolationQuery{AgentID: "busy", Limit: 1000}
 			known := must.Get(readCounted(t.Context(), reader, selectionOf(q)))(t)
-			insert(t, c.reads, "busy", 10, time.Minute)
+			insert(t, c.Reads, "busy", 10, time.Minute)
 			c.count(t)
 			page, err := readPage(t.Context(), reader, q)
 			if err != nil || page.Total != int64(len(page.Violations)) || page.Total != 50 {
@@ -267,8 +268,8 @@ func TestCountsInterleaved(t *testing.T) {
 			}
 		},
 		"one transaction is larger than a step": func(t *testing.T, c *counting) {
-			insert(t, c.reads, "busy", 40, time.Minute)
-			insert(t, c.reads, "rare", 2, time.Minute)
+			insert(t, c.Reads, "busy", 40, time.Minute)
+			insert(t, c.Reads, "rare", 2, time.Minute)
 			for steps := 0; ; steps++ {
 				tx := c.session(t, pgx.RepeatableRead)
 				complete := *step(t, tx, 7)
@@ -306,9 +307,9 @@ func TestCountsInterleaved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCounting(t)
-			insert(t, c.reads, "busy", 40, 2*time.Hour)
-			insert(t, c.reads, "rare", 3, 2*time.Hour)
-			insert(t, c.reads, "other", 7, 2*time.Hour)
+			insert(t, c.Reads, "busy", 40, 2*time.Hour)
+			insert(t, c.Reads, "rare", 3, 2*time.Hour)
+			insert(t, c.Reads, "other", 7, 2*time.Hour)
 			c.count(t)
 			c.covered(t, 50)
 			test(t, c)
@@ -323,6 +324,6 @@ func TestCountsInterleaved(t *testing.T) {
 
 func (c *counting) coveredNow(t *testing.T) (n int) {
 	t.Helper()
-	must.Do(t, c.reads.QueryRow(t.Context(), "SELECT sum(total) FROM violation_counts WHERE agent_id = ''").Scan(&n))
+	must.Do(t, c.Reads.QueryRow(t.Context(), "SELECT sum(total) FROM violation_counts WHERE agent_id = ''").Scan(&n))
 	return n
 }

@@ -205,7 +205,7 @@ func writerPIDs(b *testing.B, s *Store) (pids []int32) {
 		_, port, _ := strings.Cut(session.conn.LocalAddr().String(), ":")
 		n := must.Get(strconv.Atoi(port))(b)
 		var pid int32
-		must.Do(b, s.reads.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE client_port = $1", n).Scan(&pid))
+		must.Do(b, s.Reads.QueryRow(b.Context(), "SELECT pid FROM pg_stat_activity WHERE client_port = $1", n).Scan(&pid))
 		pids = append(pids, pid)
 	}
 	return pids

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlstore"
 )
@@ -96,11 +97,11 @@ func (r databaseRow) Scan(targets ...any) error {
 	for i, target := range targets {
 		switch target := target.(type) {
 		case *spend.ID:
-			targets[i] = uuid(target)
+			targets[i] = pg.UUID(target)
 		case *spend.Hash:
-			targets[i] = bytea(target)
+			targets[i] = pg.Bytea(target)
 		case *time.Time:
-			targets[i] = utc(target)
+			targets[i] = pg.UTC(target)
 		}
 	}
 	return r.rows.Scan(targets...)

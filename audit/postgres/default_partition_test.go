@@ -18,7 +18,7 @@ import (
 // rowsOf are all checks as text, with where they lie.
 func rowsOf(t *testing.T, s *Store, table string) []string {
 	t.Helper()
-	return texts(t, s.reads, "SELECT c::text FROM "+table+" AS c ORDER BY check_id")
+	return texts(t, s.Reads, "SELECT c::text FROM "+table+" AS c ORDER BY check_id")
 }
 
 // TestDefaultPartition: rows in the default partition show in a metric. The runbook's command moves
@@ -83,7 +83,7 @@ func TestDefaultPartition(t *testing.T) {
 	mustShow("1")
 	for _, table := range []string{"checks", "checks_20010101", "checks_default"} {
 		for _, change := range []string{"UPDATE " + table + " SET agent_id = 'x'", "DELETE FROM " + table, "TRUNCATE " + table} {
-			if _, err := s.reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
+			if _, err := s.Reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
 				t.Errorf("%s: got %v, want a refusal", change, err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestRowsThatCannotMove(t *testing.T) {
 	must.Do(t, audittest.Record(ctx, s, misplaced))
 	// A table that stands where the day's partition would.
 	statement(t, url, "CREATE TABLE checks_20010101 ()")
-	if _, err := s.reads.Exec(ctx, "SELECT empty_default_partition()"); err == nil || !strings.Contains(err.Error(), "were not moved") {
+	if _, err := s.Reads.Exec(ctx, "SELECT empty_default_partition()"); err == nil || !strings.Contains(err.Error(), "were not moved") {
 		t.Errorf("got %v", err)
 	}
 	if n := count(t, s, "checks_default"); n != 1 || !recorded(t, s, misplaced) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, no
 }
 
 // hexColumn scans a hash in hexadecimal.
-func hexColumn(into *spend.Hash) textColumn {
+func hexColumn(into *spend.Hash) pg.TextColumn {
 	return func(text string) error {
 		raw, err := hex.DecodeString(text)
 		if err == nil && copy(into[:], raw) != len(into) {
@@ -50,7 +51,7 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	var forced bool
 	err := s.reviewed(ctx, p.PolicyID, func(r *audit.Review, seen *seenReview) error {
 		seen.Missing = r.Missing(p.Budgets.Drop).People()
-		return s.control(ctx, doing, []any{&version, &createdMS, parse(&budgets, audit.ParseBudgets), &forced},
+		return s.control(ctx, doing, []any{&version, &createdMS, pg.Parse(&budgets, audit.ParseBudgets), &forced},
 			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, p.PolicyID, p.Generation, p.Version, seen.text(),
 				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note,
 				orNull(by.AuthorText())))

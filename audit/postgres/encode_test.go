@@ -30,7 +30,7 @@ func TestNumeric(t *testing.T) {
 		must.Do(t, audittest.Record(t.Context(), s, c))
 		var kept string
 		var same bool
-		must.Do(t, s.reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+
+		must.Do(t, s.Reads.QueryRow(t.Context(), "SELECT amount::text, numeric_send(amount) = numeric_send("+text+
 			"::numeric) FROM checks WHERE check_id = $1",
 			[16]byte(c.ID)).Scan(&kept, &same))
 		if kept != text || !same {

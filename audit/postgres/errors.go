@@ -39,8 +39,6 @@ const (
 	codeStaleFreeze   = "SG022"
 	codeNotAllowed    = "42501"
 	codeUnique        = "23505"
-	codeSerialization = "40001"
-	codeLockTimeout   = "55P03"
 	codeAdminShutdown = "57P01"
 	codeCrashShutdown = "57P02"
 )

@@ -10,12 +10,9 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
-
-// sequencedAtOnce bounds a step of sequencing to some milliseconds, because other readers of the
-// feed wait for it.
-const sequencedAtOnce = 1000
 
 // Events implements audit.Events. Events get their numbers when they are read (docs/internals/events.md), so
 // commits do no work for the feed.
@@ -29,7 +26,7 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 			var complete bool
 			err := db.QueryRow(ctx, `SELECT sequence_events($1) WHERE NOT EXISTS (SELECT FROM events
 				WHERE sequence > greatest($2, events_floor()) ORDER BY sequence OFFSET $3 LIMIT 1)`,
-				sequencedAtOnce, q.After, q.Examine()-1).Scan(&complete)
+				pg.SequencedAtOnce, q.After, q.Examine()-1).Scan(&complete)
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
@@ -61,7 +58,7 @@ func (s *Store) Events(ctx context.Context, q audit.EventQuery) (page audit.Even
 // EventsHead implements audit.Events.
 func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
 	err = s.read(ctx, "cannot read the end of the events", func(ctx context.Context, db *pgx.Conn) error {
-		if err := sequenceEvents(ctx, db); err != nil {
+		if err := pg.SequenceEvents(ctx, db); err != nil {
 			return err
 		}
 		return db.QueryRow(ctx, "SELECT greatest(max(sequence), events_floor()) FROM events").Scan(&head)
@@ -69,18 +66,8 @@ func (s *Store) EventsHead(ctx context.Context) (head int64, err error) {
 	return head, err
 }
 
-// sequenceEvents numbers the events committed so far.
-func sequenceEvents(ctx context.Context, db *pgx.Conn) error {
-	for complete := false; !complete; {
-		if err := db.QueryRow(ctx, "SELECT sequence_events($1)", sequencedAtOnce).Scan(&complete); err != nil {
-			return fmt.Errorf("cannot number events: %w", err)
-		}
-	}
-	return nil
-}
-
 func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {
-	err = row.Scan(&r.Sequence, uuid(&r.Source), &r.Type, &r.PolicyID, &r.AgentID)
+	err = row.Scan(&r.Sequence, pg.UUID(&r.Source), &r.Type, &r.PolicyID, &r.AgentID)
 	return r, err
 }
 
@@ -88,22 +75,22 @@ func scanEvent(row pgx.CollectableRow) (r audit.EventRow, err error) {
 func (s *Store) ViolationsOf(ctx context.Context, ids []spend.ID) ([]audit.Violation, error) {
 	const doing = "cannot look up violations"
 	all, err := collect(ctx, s, doing, scanViolation,
-		"SELECT "+violationColumns+" FROM violations WHERE id = ANY ($1::uuid[]) AND id >= violations_from()", uuids(ids))
+		"SELECT "+violationColumns+" FROM violations WHERE id = ANY ($1::uuid[]) AND id >= violations_from()", pg.UUIDs(ids))
 	if err != nil || len(all) == len(ids) {
 		return all, err
 	}
 	archived, err := collect(ctx, s, doing, func(row pgx.CollectableRow) (v audit.Violation, err error) {
 		v.Archived = true
-		return v, row.Scan(uuid(&v.ID))
-	}, "SELECT id FROM unnest($1::uuid[]) AS id WHERE id < violations_from()", uuids(ids))
+		return v, row.Scan(pg.UUID(&v.ID))
+	}, "SELECT id FROM unnest($1::uuid[]) AS id WHERE id < violations_from()", pg.UUIDs(ids))
 	return append(all, archived...), err
 }
 
 // OutcomesOf implements audit.EventSources.
 func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.Outcomes())+
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+pg.ColumnList(chain.Outcomes())+
 		" FROM outcomes WHERE outcome_id = ANY ($1::uuid[])",
-		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, pg.UUIDs(ids))
 }
 
 // ExhaustionsOf implements audit.EventSources.
@@ -111,29 +98,31 @@ func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exha
 	return collect(ctx, s, "cannot look up exhausted budgets", scanExhaustion,
 		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, coalesce(agent_id, ''),
 			max_used IS NOT NULL, coalesce(max_used, 0)::text, max_count IS NOT NULL, coalesce(max_count, 0), percent, used::text, count
-		FROM budget_exhaustions WHERE id = ANY ($1::uuid[])`, uuids(ids))
+		FROM budget_exhaustions WHERE id = ANY ($1::uuid[])`, pg.UUIDs(ids))
 }
 
 func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
-	err = row.Scan(uuid(&e.ID), utc(&e.At), uuid(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID, &e.Since,
+	err = row.Scan(pg.UUID(&e.ID), pg.UTC(&e.At), pg.UUID(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS,
+		&e.PolicyID, &e.RuleID, &e.Since,
 		&e.Subject, &e.AgentID,
-		&e.Limited, parse(&e.Limit, spend.ParseTotal), &e.Counted, &e.MaxCount, &e.Percent,
-		parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
+		&e.Limited, pg.Parse(&e.Limit, spend.ParseTotal), &e.Counted, &e.MaxCount, &e.Percent,
+		pg.Parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
 	return e, err
 }
 
 // ChangesOf implements audit.EventSources.
 func (s *Store) ChangesOf(ctx context.Context, seqs []int64) ([]audit.Change, error) {
-	return collect(ctx, s, "cannot read the changes", scanChange, "SELECT "+changeColumns+" FROM changes WHERE seq = ANY ($1)", seqs)
+	return collect(ctx, s, "cannot read the changes", pg.ScanChange, "SELECT "+pg.ChangeColumns+" FROM changes WHERE seq = ANY ($1)", seqs)
 }
 
 // ApprovalsOf implements audit.EventSources.
 func (s *Store) ApprovalsOf(ctx context.Context, ids []spend.ID) ([]audit.ApprovalEvent, error) {
 	return collect(ctx, s, "cannot read approvals", func(row pgx.CollectableRow) (a audit.ApprovalEvent, err error) {
 		var within int64
-		err = row.Scan(uuid(&a.ID), utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Required, bytea(&a.ActionHash), uuid(&a.UsedBy))
+		err = row.Scan(pg.UUID(&a.ID), pg.UTC(&a.CreatedAt), pg.UTC(&a.ExpiresAt), &within, &a.Required,
+			pg.Bytea(&a.ActionHash), pg.UUID(&a.UsedBy))
 		a.UseWithin = time.Duration(within) * time.Millisecond
 		return a, err
 	}, `SELECT a.id, a.created_at, a.expires_at, a.use_within_ms, a.required, a.action_hash, u.check_id
-		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id WHERE a.id = ANY ($1::uuid[])`, uuids(ids))
+		FROM approvals AS a LEFT JOIN approval_uses AS u ON u.approval_id = a.id WHERE a.id = ANY ($1::uuid[])`, pg.UUIDs(ids))
 }

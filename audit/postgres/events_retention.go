@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 )
 
 // removedAtOnce bounds a transaction that records a removal, because other changes wait for it.
@@ -30,7 +31,7 @@ func (s *Store) KeepEvents(ctx context.Context, keep time.Duration, now time.Tim
 			return err
 		}
 		err := db.QueryRow(ctx, `SELECT event_at(source, type) FROM events
-			WHERE sequence = (SELECT min(sequence) FROM events WHERE sequence > events_floor())`).Scan(utc(&oldest))
+			WHERE sequence = (SELECT min(sequence) FROM events WHERE sequence > events_floor())`).Scan(pg.UTC(&oldest))
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("cannot read the oldest event: %w", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -60,19 +61,19 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	"commit is late": func(t *testing.T, f *feeding) {
 		late := f.session(t, pgx.ReadCommitted)
 		insert(t, late, "late", 3, time.Hour) // with identifiers below those that are numbered
-		insert(t, f.reads, "busy", 10, time.Minute)
+		insert(t, f.Reads, "busy", 10, time.Minute)
 		f.news(t, "before it is over", 10)
-		insert(t, f.reads, "busy", 10, time.Minute)
+		insert(t, f.Reads, "busy", 10, time.Minute)
 		f.news(t, "later", 10)
 		end(t, late.Commit)
 		f.news(t, "once it is over", 3)
-		insert(t, f.reads, "busy", 1, time.Minute)
+		insert(t, f.Reads, "busy", 1, time.Minute)
 		f.news(t, "after it", 1)
 	},
 	"session sleeps before it inserts": func(t *testing.T, f *feeding) {
 		asleep, others := f.begun(t), f.begun(t)
 		for range 3 {
-			insert(t, f.reads, "busy", 5, time.Minute)
+			insert(t, f.Reads, "busy", 5, time.Minute)
 			f.news(t, "meanwhile", 5)
 		}
 		insert(t, asleep, "late", 2, time.Minute)
@@ -85,7 +86,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	},
 	"session sleeps before its first statement": func(t *testing.T, f *feeding) {
 		asleep := f.session(t, pgx.ReadCommitted)
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		f.news(t, "meanwhile", 5)
 		insert(t, asleep, "late", 2, time.Hour)
 		f.news(t, "before it is over", 0)
@@ -100,24 +101,24 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			t.Fatal(err)
 		}
 		insert(t, part, "late", 5, time.Minute)
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		f.news(t, "meanwhile", 5)
 		end(t, part.Rollback)
 		end(t, undone.Rollback)
 		f.news(t, "once it is over", 0)
 	},
 	"two number at once": func(t *testing.T, f *feeding) {
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		one := f.session(t, pgx.ReadCommitted)
 		number(t, one, 100)
-		insert(t, f.reads, "busy", 5, time.Minute) // the first does not see them
+		insert(t, f.Reads, "busy", 5, time.Minute) // the first does not see them
 		f.meanwhile(t, func() { end(t, one.Commit) })
 		f.news(t, "of both", 10)
 	},
 	"a page is full of what has numbers": func(t *testing.T, f *feeding) {
-		insert(t, f.reads, "busy", 20, time.Minute)
+		insert(t, f.Reads, "busy", 20, time.Minute)
 		f.steps(t, 100)
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		one := f.session(t, pgx.ReadCommitted)
 		number(t, one, 100)
 		if page, err := f.Events(t.Context(), audit.EventQuery{Limit: 19}); err != nil || len(page.Events) != 19 || !page.More {
@@ -127,7 +128,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		f.news(t, "all", 25)
 	},
 	"numbering is killed": func(t *testing.T, f *feeding) {
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		killed := f.session(t, pgx.ReadCommitted)
 		number(t, killed, 100)
 		f.meanwhile(t, func() {
@@ -138,8 +139,8 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	"many were never numbered": func(t *testing.T, f *feeding) {
 		late := f.begun(t)
 		for range 10 {
-			insert(t, f.reads, "busy", 6, time.Minute)
-			createPolicy(t, f.reads, "p")
+			insert(t, f.Reads, "busy", 6, time.Minute)
+			createPolicy(t, f.Reads, "p")
 		}
 		insert(t, late, "late", 3, time.Minute)
 		end(t, late.Commit)
@@ -149,7 +150,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	"a change overtakes another": func(t *testing.T, f *feeding) {
 		for range 2 {
 			overtaken := f.begun(t)
-			createPolicy(t, f.reads, "shared")
+			createPolicy(t, f.Reads, "shared")
 			createPolicy(t, overtaken, "shared")
 			end(t, overtaken.Commit)
 		}
@@ -182,13 +183,13 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		f.next(t)
 	},
 	"the lock is held for long": func(t *testing.T, f *feeding) {
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		held := f.session(t, pgx.ReadCommitted)
 		number(t, held, 100)
 		ctx, cancel := context.WithTimeout(t.Context(), patient)
 		defer cancel()
 		if _, err := f.Events(ctx, audit.EventQuery{Limit: 7}); !errors.Is(err, audit.ErrUnavailable) ||
-			!strings.Contains(err.Error(), codeLockTimeout) {
+			!strings.Contains(err.Error(), pg.CodeLockTimeout) {
 			t.Errorf("got %v", err)
 		}
 		if f.waiting(t) {
@@ -210,7 +211,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 				IF most > 1 THEN PERFORM pg_advisory_xact_lock(42); END IF; -- behind the snapshot
 				RETURN QUERY SELECT * FROM positions(low, most);
 			END $$`)
-		insert(t, f.reads, "busy", 1, time.Minute)
+		insert(t, f.Reads, "busy", 1, time.Minute)
 		held, step := f.session(t, pgx.ReadCommitted), f.session(t, pgx.ReadCommitted)
 		must.Get(held.Exec(t.Context(), "SELECT pg_advisory_xact_lock(42)"))(t)
 		done := make(chan error, 1)
@@ -222,7 +223,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			time.Sleep(time.Millisecond)
 		}
 		for range 4 {
-			insert(t, f.reads, "busy", 1, time.Minute)
+			insert(t, f.Reads, "busy", 1, time.Minute)
 		}
 		end(t, held.Commit)
 		if err := <-done; err != nil {
@@ -232,7 +233,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		f.news(t, "all", 5)
 	},
 	"nothing happens": func(t *testing.T, f *feeding) {
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		f.news(t, "at first", 5)
 		held := f.session(t, pgx.ReadCommitted)
 		must.Get(held.Exec(t.Context(), "SELECT pg_advisory_xact_lock('event_state'::regclass::oid::integer, 0)"))(t)
@@ -240,7 +241,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		end(t, held.Rollback)
 	},
 	"a standby that was behind is promoted": func(t *testing.T, f *feeding) {
-		insert(t, f.reads, "busy", 5, time.Minute)
+		insert(t, f.Reads, "busy", 5, time.Minute)
 		lost := f.news(t, "before", 5)[4]
 		// The standby has neither the number of the last event nor those after it.
 		f.exec(t, "ALTER TABLE events DISABLE TRIGGER immutable")
@@ -250,11 +251,11 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 		f.exec(t, "ALTER TABLE violations DISABLE TRIGGER immutable")
 		f.exec(t, "DELETE FROM violations")
 		f.read, f.cursor = nil, f.cursor+99 // read of the old primary
-		insert(t, f.reads, "busy", 3, time.Minute)
+		insert(t, f.Reads, "busy", 3, time.Minute)
 		f.exec(t, "ALTER TABLE events DISABLE TRIGGER immutable")
 		f.exec(t, "DELETE FROM events")
 		f.news(t, "after", 3)
-		insert(t, f.reads, "busy", 3, time.Minute)
+		insert(t, f.Reads, "busy", 3, time.Minute)
 		if events := f.news(t, "later", 3); events[0].Sequence > 2*1000000 {
 			t.Errorf("sequence %d: it was promoted once", events[0].Sequence)
 		}
@@ -291,19 +292,19 @@ func (f *feeding) steps(t *testing.T, most int) {
 // the numbers of transactions are there.
 func TestEventsOfAnotherCluster(t *testing.T) {
 	f := &feeding{counting: newCounting(t)}
-	insert(t, f.reads, "busy", 5, time.Minute)
-	createPolicy(t, f.reads, "p")
+	insert(t, f.Reads, "busy", 5, time.Minute)
+	createPolicy(t, f.Reads, "p")
 	f.news(t, "before the dump", 6)
 	late := f.begun(t)
 	overtaken := f.begun(t)
-	createPolicy(t, f.reads, "p")
-	insert(t, f.reads, "busy", 5, time.Minute)
+	createPolicy(t, f.Reads, "p")
+	insert(t, f.Reads, "busy", 5, time.Minute)
 	f.steps(t, 100)
 	createPolicy(t, overtaken, "p")
 	end(t, overtaken.Commit)
 	insert(t, late, "busy", 2, time.Minute)
 	end(t, late.Commit)
-	insert(t, f.reads, "busy", 3, time.Minute)
+	insert(t, f.Reads, "busy", 3, time.Minute)
 	// Its transactions had greater numbers, which this cluster reaches soon.
 	for _, table := range []string{"violations", "changes"} {
 		f.exec(t, fmt.Sprintf("ALTER TABLE %[1]s DISABLE TRIGGER immutable; UPDATE %[1]s SET xid = (xid::text::bigint + 100)::text::xid8", table))
@@ -323,8 +324,8 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	for range 200 {
 		f.exec(t, "SELECT pg_current_xact_id()")
 	}
-	insert(t, f.reads, "busy", 5, time.Minute)
-	createPolicy(t, f.reads, "p")
+	insert(t, f.Reads, "busy", 5, time.Minute)
+	createPolicy(t, f.Reads, "p")
 	if events := f.news(t, "after it", 6); events[0].Sequence < 1000000 {
 		t.Errorf("sequence %d may have been read of what the dump lacks", events[0].Sequence)
 	}
@@ -335,9 +336,9 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 // TestEventsOfChangesHaveTheirTime: events of changes are as old as their change, whatever their type, so that none leaves too early.
 func TestEventsOfChangesHaveTheirTime(t *testing.T) {
 	s := newCounting(t)
-	createPolicy(t, s.reads, "p")
+	createPolicy(t, s.Reads, "p")
 	var others []string
-	must.Do(t, s.reads.QueryRow(t.Context(), `SELECT coalesce(array_agg(type), '{}') FROM changes AS c, unnest($1::text[]) AS type
+	must.Do(t, s.Reads.QueryRow(t.Context(), `SELECT coalesce(array_agg(type), '{}') FROM changes AS c, unnest($1::text[]) AS type
 		WHERE event_at(lpad(to_hex(c.seq), 32, '0')::uuid, type) IS DISTINCT FROM c.at`, audit.EventTypes()).Scan(&others))
 	if len(others) > 0 {
 		t.Errorf("%v have another", others)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) Epoch(ctx context.Context) (spend.ID, error) {
 // RotateEpoch implements audit.Fences.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {
 	err = s.overHolders(ctx, exclusiveCall{
-		doing: "cannot rotate the epoch", call: textCall("SELECT rotate_epoch($1, $2)", seen[:], next[:]), into: []any{uuid(&current)},
+		doing: "cannot rotate the epoch", call: textCall("SELECT rotate_epoch($1, $2)", seen[:], next[:]), into: []any{pg.UUID(&current)},
 		lock: `classid = 'epoch'::regclass AND objid = 0`,
 	})
 	return current, err
@@ -69,7 +70,7 @@ func (s *Store) overHolders(ctx context.Context, c exclusiveCall) error {
 			case <-ctx.Done():
 			}
 			continue
-		case !errors.As(err, &answer) || answer.Code != codeLockTimeout:
+		case !errors.As(err, &answer) || answer.Code != pg.CodeLockTimeout:
 			return err
 		}
 		if err := s.endHolders(ctx, asked, c); err != nil {

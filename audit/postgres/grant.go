@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"spendgate/audit/postgres/internal/pg"
 )
 
 // psqlCommand matches a line that is a command of psql itself.
@@ -16,7 +18,7 @@ var psqlCommand = regexp.MustCompile(`(?m)^\\.*$`)
 // Grant runs a script written for psql, whose variables are service and schema,
 // in the first schema of the URL's search_path. The URL is the owner's.
 func Grant(ctx context.Context, url, script, service string) error {
-	conn, err := connectOwner(ctx, url)
+	conn, err := pg.ConnectOwner(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -43,7 +45,7 @@ var granted = regexp.MustCompile(`(?s)\bGRANT ([^;]+?) ON ([^;]+?) TO :"service"
 // Allowed fails if the URL's role lacks a right that a script for Grant grants to the service, and
 // names it. It skips objects that the schema lacks, and changes nothing.
 func Allowed(ctx context.Context, url, script string) error {
-	conn, err := connectOwner(ctx, url)
+	conn, err := pg.ConnectOwner(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -72,9 +74,9 @@ func Allowed(ctx context.Context, url, script string) error {
 		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (verb, of_column, name, number)
 		WHERE NOT CASE
 			WHEN current_schema() IS NULL THEN false
-			WHEN verb = 'EXECUTE' THEN has_function_privilege(to_regproc(`+ownSchema+`name)::oid, verb)
-			WHEN of_column > '' THEN has_column_privilege(to_regclass(`+ownSchema+`name), of_column, verb)
-			ELSE has_table_privilege(to_regclass(`+ownSchema+`name), verb)
+			WHEN verb = 'EXECUTE' THEN has_function_privilege(to_regproc(`+pg.OwnSchema+`name)::oid, verb)
+			WHEN of_column > '' THEN has_column_privilege(to_regclass(`+pg.OwnSchema+`name), of_column, verb)
+			ELSE has_table_privilege(to_regclass(`+pg.OwnSchema+`name), verb)
 		END`, verbs, columns, objects).Scan(&role, &lacks)
 	if err != nil {
 		return fmt.Errorf("cannot read the rights of the role: %w", err)

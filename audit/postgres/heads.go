@@ -6,26 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 )
-
-// lastBatches finds each chain and its last batch with a few steps through the primary key, however
-// long the chains are.
-const lastBatches = `WITH RECURSIVE chains AS (
-		(SELECT chain_id FROM batches ORDER BY chain_id LIMIT 1)
-		UNION ALL
-		SELECT (SELECT b.chain_id FROM batches AS b WHERE b.chain_id > c.chain_id ORDER BY b.chain_id LIMIT 1) FROM chains AS c
-		WHERE c.chain_id IS NOT NULL)
-	SELECT c.chain_id, last.seq, last.head FROM chains AS c CROSS JOIN LATERAL (
-		SELECT seq, head FROM batches AS b WHERE b.chain_id = c.chain_id ORDER BY seq DESC LIMIT 1) AS last`
-
-// allHeads are the last batches and, as a row of no chain, the last change.
-const allHeads = `SELECT chain_id, seq, head FROM (` + lastBatches + `) AS chains
-	UNION ALL (SELECT NULL, seq, head FROM changes ORDER BY seq DESC LIMIT 1)`
 
 // Heads returns the current ends of all chains, of this node and of all others.
 func (s *Store) Heads(ctx context.Context) (chain.Heads, error) {
 	// One statement: the changes as they were when the chains were.
-	return s.heads(ctx, allHeads)
+	return s.heads(ctx, pg.AllHeads)
 }
 
 // headsAt selects the batches at earlier ends of chains, and the change. For a folded batch the
@@ -50,7 +37,7 @@ func (s *Store) HeadsAt(ctx context.Context, then chain.Heads) (chain.Heads, err
 
 func (s *Store) heads(ctx context.Context, query string, args ...any) (heads chain.Heads, err error) {
 	ends, err := collect(ctx, s, "cannot read the heads of the chains", func(row pgx.CollectableRow) (h chain.Head, err error) {
-		err = row.Scan(uuid(&h.Chain), &h.Seq, bytea(&h.Head))
+		err = row.Scan(pg.UUID(&h.Chain), &h.Seq, pg.Bytea(&h.Head))
 		return h, err
 	}, query, args...)
 	for _, h := range ends {

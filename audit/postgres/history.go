@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -44,7 +45,7 @@ func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 // continues with the days after them.
 func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
 	err = s.list(ctx, "cannot read the history of checks", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			page, err = pageHistory(ctx, tx, q)
 			return err
 		})
@@ -136,7 +137,7 @@ func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byt
 // HistoryOutcomes implements audit.History.
 func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) (found []*spend.Outcome, err error) {
 	err = s.list(ctx, "cannot read the history of outcomes", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			found, err = historyOutcomes(ctx, tx, from, to)
 			return err
 		})
@@ -149,7 +150,7 @@ const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id 
 	"ORDER BY check_id, number"
 
 func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spend.Outcome, error) {
-	rows, _ := tx.Query(ctx, "SELECT "+columnList(chain.Outcomes())+selectHistoryOutcomes,
+	rows, _ := tx.Query(ctx, "SELECT "+pg.ColumnList(chain.Outcomes())+selectHistoryOutcomes,
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to)) // the rows return its error
 	return pgx.CollectRows(rows, scanOutcome)
 }
@@ -167,20 +168,21 @@ func (s *Store) HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*audit.
 		a := &audit.Approval{Check: &spend.Check{Approval: asked}}
 		var useWithin int64
 		var denied time.Time
-		err := row.Scan(uuid(&a.Check.ID), &a.Status, utc(&a.CreatedAt), utc(&a.ExpiresAt), utc(&a.ApprovedAt), uuid(&a.UsedBy), &useWithin,
-			utc(&denied), utc(&a.WithdrawnAt))
+		err := row.Scan(pg.UUID(&a.Check.ID), &a.Status, pg.UTC(&a.CreatedAt), pg.UTC(&a.ExpiresAt), pg.UTC(&a.ApprovedAt),
+			pg.UUID(&a.UsedBy), &useWithin,
+			pg.UTC(&denied), pg.UTC(&a.WithdrawnAt))
 		asked.Expires, asked.UseWithin = a.ExpiresAt.Sub(a.CreatedAt), time.Duration(useWithin)*time.Millisecond
 		if !denied.IsZero() {
 			a.Decisions = []audit.ApprovalDecision{{At: denied}}
 		}
 		return a, err
-	}, selectHistoryApprovals, uuids(ids))
+	}, selectHistoryApprovals, pg.UUIDs(ids))
 }
 
 // ArchivedDays implements audit.History.
 func (s *Store) ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error) {
 	return collect(ctx, s, "cannot read which days are archived", func(row pgx.CollectableRow) (d audit.ArchivedDay, err error) {
-		err = row.Scan(utc(&d.Day), &d.Rows, bytea(&d.Manifest))
+		err = row.Scan(pg.UTC(&d.Day), &d.Rows, pg.Bytea(&d.Manifest))
 		return d, err
 	}, "SELECT day::timestamp AT TIME ZONE 'UTC', rows, manifest_sha256 FROM archived_days WHERE day BETWEEN $1::date AND $2::date "+
 		"ORDER BY day",

@@ -29,7 +29,7 @@ func historyReads(t *testing.T, s *Store, when string) {
 		{"days with few checks", 31, 50, maxHistoryDays, 20},
 		{"days without any", 60, 90, maxHistoryDays, 0},
 	} {
-		tx := must.Get(s.reads.Begin(t.Context()))(t)
+		tx := must.Get(s.Reads.Begin(t.Context()))(t)
 		counted := func() (scans, checks, outcomes int) {
 			must.Do(t, tx.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_tup_fetch) FILTER (WHERE relname LIKE 'checks%'),
 				sum(idx_tup_fetch) FILTER (WHERE relname = 'outcomes') FROM pg_stat_xact_user_tables

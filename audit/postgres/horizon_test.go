@@ -33,7 +33,7 @@ func TestHorizonAfterAWrongClock(t *testing.T) {
 		t.Helper()
 		statement(t, url, update)
 		var ms int64
-		if err := s.reads.QueryRow(ctx, "SELECT ms FROM horizon").Scan(&ms); err != nil || ms != want.Milliseconds() {
+		if err := s.Reads.QueryRow(ctx, "SELECT ms FROM horizon").Scan(&ms); err != nil || ms != want.Milliseconds() {
 			t.Errorf("the horizon is %v, %v; want %v", time.Duration(ms)*time.Millisecond, err, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 )
 
 //go:embed migrations/*.sql
@@ -66,7 +67,7 @@ func checkExecMode(config *pgx.ConnConfig) error {
 // nodes may do so at once. Each migration is a transaction of its own: one that held the locks of all
 // would wait for readers of several tables, which wait for it.
 func Migrate(ctx context.Context, url string) error {
-	config, err := ownerConfig(url)
+	config, err := pg.OwnerConfig(url)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func Migrate(ctx context.Context, url string) error {
 // Migrated reports whether the schema is up to date; it changes nothing. It fails where Migrate
 // would fail because the URL's role lacks a right.
 func Migrated(ctx context.Context, url string) (migrated bool, err error) {
-	conn, err := connectOwner(ctx, url)
+	conn, err := pg.ConnectOwner(ctx, url)
 	if err != nil {
 		return false, err
 	}
@@ -107,9 +108,6 @@ const (
 	lockWithin = "500ms"
 	lockAgain  = time.Second
 	lockTries  = 60
-	// vacuumWithin bounds how long a migration or a detach waits for a vacuum: autovacuum gives a table up
-	// to whoever has waited for it for deadlock_timeout (1 s).
-	vacuumWithin = "2s"
 )
 
 // lockVacuumed locks the tables that are being vacuumed, in the mode of a vacuum: no commit queues behind
@@ -131,10 +129,6 @@ const lockVacuumed = `DO $$
 			END;
 		END LOOP;
 	END $$`
-
-// ownSchema, put before a name, restricts to_regclass to the deployment's own schema: a later
-// schema of the search_path may belong to another deployment.
-const ownSchema = "quote_ident(current_schema()) || '.' || "
 
 func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error {
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
@@ -170,7 +164,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 
 func lockedOut(err error) bool {
 	refused, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && refused.Code == codeLockTimeout
+	return ok && refused.Code == pg.CodeLockTimeout
 }
 
 // makeTodaysPartition makes all missing partitions, but fails only without today's: another node
@@ -196,7 +190,7 @@ func runNext(ctx context.Context, tx pgx.Tx, texts []string) (done bool, err err
 	// independently.
 	const prepare = `SET LOCAL lock_timeout = 0;
 		SELECT pg_advisory_xact_lock(hashtext('migrations'), hashtext(current_schema()));
-		SET LOCAL lock_timeout = '` + vacuumWithin + `';
+		SET LOCAL lock_timeout = '` + pg.VacuumWithin + `';
 		` + lockVacuumed + `;
 		SET LOCAL lock_timeout = '` + lockWithin + `';
 		CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`
@@ -219,7 +213,7 @@ func runNext(ctx context.Context, tx pgx.Tx, texts []string) (done bool, err err
 func migratedTo(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var schema *string
 	var begun bool
-	err = tx.QueryRow(ctx, "SELECT current_schema(), to_regclass("+ownSchema+"'migrations') IS NOT NULL").Scan(&schema, &begun)
+	err = tx.QueryRow(ctx, "SELECT current_schema(), to_regclass("+pg.OwnSchema+"'migrations') IS NOT NULL").Scan(&schema, &begun)
 	switch {
 	case err != nil:
 		return 0, err

@@ -12,13 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/audittest"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
 // A database in which there is no trail is told as such.
 func TestSnapshotOfAnEmptyDatabase(t *testing.T) {
-	s, err := OpenSnapshot(t.Context(), fleet.TestSchema(t), 1)
+	s, err := snapshot.Open(t.Context(), fleet.TestSchema(t), 1)
 	if err == nil {
 		s.Close()
 	}
@@ -72,7 +73,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	must.Get(reader.Exec(ctx, "BEGIN; SELECT count(*) FROM checks"))(t)
 	next := append(slices.Clone(migrations()), "ALTER TABLE outcomes ADD COLUMN more text", "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
-	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
+	go func() { done <- migrate(context.WithoutCancel(ctx), s.Reads.Config().ConnConfig, next) }()
 	for range 2 { // it comes back
 		for waits := false; !waits; {
 			if len(done) > 0 {
@@ -120,7 +121,7 @@ func TestMigrationOutlastsVacuum(t *testing.T) {
 	}
 	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
-	go func() { done <- migrate(context.WithoutCancel(ctx), s.reads.Config().ConnConfig, next) }()
+	go func() { done <- migrate(context.WithoutCancel(ctx), s.Reads.Config().ConnConfig, next) }()
 	if mode := waitedMode(t, observer, "checks"); mode != "ShareUpdateExclusiveLock" {
 		t.Errorf("the migration waits for %q", mode)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit/postgres/detach"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/bench/fleet"
 )
 
@@ -45,14 +47,14 @@ func TestTrailOfAnother(t *testing.T) {
 	other := fleet.TestSchema(t)
 	open(t, other, true)
 	url := behind(t, fleet.TestSchema(t), other)
-	s, err := OpenSnapshot(t.Context(), url, 1)
+	s, err := snapshot.Open(t.Context(), url, 1)
 	if err == nil {
 		s.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), "there is no table") {
 		t.Errorf("verify: %v", err)
 	}
-	if err := Detach(t.Context(), DetachOptions{URL: url}); err == nil || !strings.Contains(err.Error(), "in the first schema") {
+	if err := detach.Checks(t.Context(), detach.Options{URL: url}); err == nil || !strings.Contains(err.Error(), "in the first schema") {
 		t.Errorf("detach: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -48,7 +49,7 @@ func (s *Store) Nodes(ctx context.Context) (nodes []NodeNote, now time.Time, err
 			return err
 		}
 		nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n NodeNote, err error) {
-			return n, row.Scan(uuid(&n.Process), uuid(&n.Node), &n.Host, &n.Redis, &n.Started, &n.Since, &n.Seen)
+			return n, row.Scan(pg.UUID(&n.Process), pg.UUID(&n.Node), &n.Host, &n.Redis, &n.Started, &n.Since, &n.Seen)
 		})
 		return err
 	})

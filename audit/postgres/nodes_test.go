@@ -36,13 +36,13 @@ func TestNodes(t *testing.T) {
 	}
 	old := func(of string) {
 		t.Helper()
-		must.Get(store.reads.Exec(t.Context(), "UPDATE nodes SET seen = now() - $1::text::interval", of))(t)
+		must.Get(store.Reads.Exec(t.Context(), "UPDATE nodes SET seen = now() - $1::text::interval", of))(t)
 	}
 	count := func() (listed, kept int) {
 		t.Helper()
 		nodes, _, err := store.Nodes(t.Context())
 		if err == nil {
-			err = store.reads.QueryRow(t.Context(), "SELECT count(*) FROM nodes").Scan(&kept)
+			err = store.Reads.QueryRow(t.Context(), "SELECT count(*) FROM nodes").Scan(&kept)
 		}
 		if err != nil {
 			t.Fatal(err)

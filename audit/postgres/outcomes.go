@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -29,13 +30,13 @@ func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]au
 	_, err := collect(ctx, s, "cannot look up passes", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var id spend.ID
 		var f audit.PassFacts
-		err = row.Scan(uuid(&id), &f.Allowed, &f.Asks, &f.Released, &f.Overdue)
+		err = row.Scan(pg.UUID(&id), &f.Allowed, &f.Asks, &f.Released, &f.Overdue)
 		states[id] = f.State()
 		return struct{}{}, err
 	}, "SELECT c.check_id, c.decision = 'a', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`,
 		CASE WHEN c.approval IS NOT NULL THEN EXISTS (
 			SELECT FROM approval_deadlines AS d WHERE d.approval_id = c.check_id AND d.at <= clock_timestamp()) ELSE false END
-		FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])`, uuids(ids))
+		FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])`, pg.UUIDs(ids))
 	return states, err
 }
 
@@ -44,9 +45,9 @@ func (s *Store) Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Out
 	if len(checkIDs) == 0 {
 		return nil, nil
 	}
-	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+columnList(chain.Outcomes())+
+	return collect(ctx, s, "cannot look up outcomes", scanOutcome, "SELECT "+pg.ColumnList(chain.Outcomes())+
 		" FROM outcomes WHERE check_id = ANY ($1::uuid[]) ORDER BY check_id, step",
-		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(checkIDs))
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, pg.UUIDs(checkIDs))
 }
 
 func scanOutcome(row pgx.CollectableRow) (*spend.Outcome, error) {

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -167,8 +168,8 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	if !done {
 		payments, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (*spend.Payment, error) {
 			p := new(spend.Payment)
-			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, uuid(&p.First), parse(&p.PaymentState, spend.ParsePaymentState))
-		}, query, byteas(hashes))
+			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, pg.UUID(&p.First), pg.Parse(&p.PaymentState, spend.ParsePaymentState))
+		}, query, pg.Byteas(hashes))
 	}
 	for _, p := range payments {
 		found[p.Hash()] = p
@@ -188,7 +189,7 @@ func (s *Store) CountPayments(ctx context.Context) (count int64, err error) {
 // PaymentApprovals implements audit.Payments.
 func (s *Store) PaymentApprovals(ctx context.Context, payments []spend.Hash) ([]*audit.Approval, error) {
 	return s.approvals(ctx, s.read,
-		selectOpenApprovals+"WHERE a.payment = ANY ($1::bytea[]) AND s.status IN ('pending', 'approved') ORDER BY a.id DESC", byteas(payments))
+		selectOpenApprovals+"WHERE a.payment = ANY ($1::bytea[]) AND s.status IN ('pending', 'approved') ORDER BY a.id DESC", pg.Byteas(payments))
 }
 
 // lapsesAtOnce is how many checks whose time is over one statement examines.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -25,7 +26,7 @@ func (s *Store) UnchangedPayments(ctx context.Context, since time.Time, each fun
 	for page := int64(0); page < pages && err == nil; page += atOnce {
 		var found []spend.Hash
 		found, err = collectBy(ctx, s.list, doing, func(row pgx.CollectableRow) (h spend.Hash, err error) {
-			return h, row.Scan((*hashColumn)(&h))
+			return h, row.Scan(pg.Bytea(&h))
 		}, "SELECT payment_hash FROM payments WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND changed_at < $3 "+
 			"AND $3 >= (SELECT from_ms(r.from_ms) FROM redeemable AS r)",
 			fmt.Sprintf("(%d,0)", page), fmt.Sprintf("(%d,0)", page+atOnce), since)

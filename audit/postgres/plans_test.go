@@ -184,7 +184,7 @@ func TestViolationPlans(t *testing.T) {
 	s := prepareViolations(t)
 	ctx := t.Context()
 	inTransaction := func(do func(tx pgx.Tx)) {
-		tx := must.Get(s.reads.Begin(ctx))(t)
+		tx := must.Get(s.Reads.Begin(ctx))(t)
 		defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 		do(tx)
 	}
@@ -211,7 +211,7 @@ func TestViolationPlans(t *testing.T) {
 // TestExpiryPlan: who removes expired keys reads no others, however many live.
 func TestExpiryPlan(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx := must.Get(s.reads.Begin(t.Context()))(t)
+	tx := must.Get(s.Reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	const expired = 10
 	for _, prepare := range []string{
@@ -249,7 +249,7 @@ func TestSelectionEnds(t *testing.T) {
 // statistics, too.
 func TestNamedCounters(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx := must.Get(s.reads.Begin(t.Context()))(t)
+	tx := must.Get(s.Reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	q := audit.CounterQuery{PolicyID: "p", RuleID: "r", Since: 1, Subject: [][]string{{"agent-1", "agent-2"}}, Limit: 20}
 	for i, id := range q.CounterIDs() {

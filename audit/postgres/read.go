@@ -9,17 +9,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
 // read runs a query that changes nothing or may be repeated. A pooled connection that was lost
 // while idle says nothing about the database, so the query gets a second try on a new connection.
 func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
-	return s.readFrom(ctx, s.reads, &s.resetAt, doing, query)
+	return s.readFrom(ctx, s.Reads, &s.resetAt, doing, query)
 }
 
 // readFrom is read on a given pool; resetAt is the number of losses after which the pool was last
@@ -159,101 +159,6 @@ func orNil[T any](found T, err error) (*T, error) {
 }
 
 func scanID(row pgx.CollectableRow) (id spend.ID, err error) {
-	err = row.Scan(uuid(&id))
+	err = row.Scan(pg.UUID(&id))
 	return id, err
-}
-
-// Scan targets for columns. Null becomes the zero value.
-
-type idColumn spend.ID
-
-func uuid(id *spend.ID) *idColumn { return (*idColumn)(id) }
-
-// ScanUUID implements pgtype.UUIDScanner.
-func (id *idColumn) ScanUUID(v pgtype.UUID) error {
-	*id = v.Bytes
-	return nil
-}
-
-type hashColumn spend.Hash
-
-func bytea(hash *spend.Hash) *hashColumn { return (*hashColumn)(hash) }
-
-// ScanBytes implements pgtype.BytesScanner. A value that is no hash becomes the zero hash.
-func (h *hashColumn) ScanBytes(v []byte) error {
-	*h = hashColumn{}
-	if len(v) == len(h) {
-		*h = hashColumn(v)
-	}
-	return nil
-}
-
-type timeColumn time.Time
-
-func utc(at *time.Time) *timeColumn { return (*timeColumn)(at) }
-
-// ScanTimestamptz implements pgtype.TimestamptzScanner. Infinity, which nothing here writes,
-// becomes a time after all others, so that a reader can report it.
-func (t *timeColumn) ScanTimestamptz(v pgtype.Timestamptz) error {
-	const farSeconds = 1 << 43
-	switch {
-	case !v.Valid:
-		*t = timeColumn{}
-	case v.InfinityModifier != pgtype.Finite:
-		*t = timeColumn(time.Unix(int64(v.InfinityModifier)*farSeconds, 0).UTC())
-	default:
-		*t = timeColumn(v.Time.UTC())
-	}
-	return nil
-}
-
-// ScanInt64 implements pgtype.Int64Scanner, for Unix milliseconds.
-func (t *timeColumn) ScanInt64(v pgtype.Int8) error {
-	if *t = (timeColumn{}); v.Valid {
-		*t = timeColumn(fromMilli(v.Int64))
-	}
-	return nil
-}
-
-// nullTime scans a time; null becomes nil.
-type nullTime struct{ at **time.Time }
-
-// ScanTimestamptz implements pgtype.TimestamptzScanner.
-func (t nullTime) ScanTimestamptz(v pgtype.Timestamptz) error {
-	if *t.at = nil; !v.Valid {
-		return nil
-	}
-	*t.at = new(time.Time)
-	return utc(*t.at).ScanTimestamptz(v)
-}
-
-// textColumn parses a text column.
-type textColumn func(text string) error
-
-func parse[T any](into *T, by func(string) (T, error)) textColumn {
-	return func(text string) (err error) {
-		*into, err = by(text)
-		return err
-	}
-}
-
-// ScanText implements pgtype.TextScanner.
-func (c textColumn) ScanText(v pgtype.Text) error { return c(v.String) }
-
-// Arguments of queries.
-
-func uuids(ids []spend.ID) [][16]byte {
-	out := make([][16]byte, len(ids))
-	for i, id := range ids {
-		out[i] = id
-	}
-	return out
-}
-
-func byteas(hashes []spend.Hash) [][]byte {
-	out := make([][]byte, len(hashes))
-	for i := range hashes {
-		out[i] = hashes[i][:]
-	}
-	return out
 }

@@ -22,16 +22,16 @@ import (
 // others come: totals are exact at every moment.
 func TestRecountInSteps(t *testing.T) {
 	c := newCounting(t)
-	insert(t, c.reads, "busy", 100, 2*time.Hour)
-	insert(t, c.reads, "rare", 2, time.Hour)
+	insert(t, c.Reads, "busy", 100, 2*time.Hour)
+	insert(t, c.Reads, "rare", 2, time.Hour)
 	c.exec(t, "SELECT recount_violations()")
-	insert(t, c.reads, "busy", 10, time.Minute)
+	insert(t, c.Reads, "busy", 10, time.Minute)
 	c.exact(t, "before the first step")
 	for steps := 1; ; steps++ {
 		next := c.session(t, pgx.RepeatableRead)
 		complete := *step(t, next, 23)
 		end(t, next.Commit)
-		insert(t, c.reads, "busy", 1, 100*time.Minute) // amid those that are recounted
+		insert(t, c.Reads, "busy", 1, 100*time.Minute) // amid those that are recounted
 		c.exact(t, fmt.Sprintf("after step %d", steps))
 		if complete && steps > 5 {
 			break
@@ -47,14 +47,14 @@ func TestRecountInSteps(t *testing.T) {
 // TestRecount makes the counts anew while a commit is open and others go on.
 func TestRecount(t *testing.T) {
 	c := newCounting(t)
-	insert(t, c.reads, "busy", 60, 2*time.Hour)
+	insert(t, c.Reads, "busy", 60, 2*time.Hour)
 	c.count(t)
 	open := c.session(t, pgx.ReadCommitted)
 	insert(t, open, "busy", 10, 2*time.Hour)
-	insert(t, c.reads, "rare", 2, 2*time.Hour) // a younger transaction that is over
+	insert(t, c.Reads, "rare", 2, 2*time.Hour) // a younger transaction that is over
 	c.exec(t, runbookSQL(t, "recount_violations"))
 	c.exact(t, "at once")
-	insert(t, c.reads, "rare", 3, 2*time.Hour)
+	insert(t, c.Reads, "rare", 3, 2*time.Hour)
 	next := c.session(t, pgx.RepeatableRead)
 	step(t, next, 40)
 	end(t, next.Commit)
@@ -69,10 +69,10 @@ func TestRecount(t *testing.T) {
 // TestCountsThatDiffer notices counts that differ from the violations.
 func TestCountsThatDiffer(t *testing.T) {
 	c := newCounting(t)
-	insert(t, c.reads, "busy", 3, time.Hour)
+	insert(t, c.Reads, "busy", 3, time.Hour)
 	c.count(t)
 	c.exec(t, "UPDATE violation_counts SET spend_blocks = spend_blocks + 1")
-	insert(t, c.reads, "busy", 10, time.Hour)
+	insert(t, c.Reads, "busy", 10, time.Hour)
 	if err := c.CountViolations(t.Context()); err == nil || !strings.Contains(err.Error(), "recount_violations") {
 		t.Errorf("got %v", err)
 	}
@@ -86,13 +86,13 @@ func TestCountsThatDiffer(t *testing.T) {
 // a restore of a dump: theirs were many more.
 func TestCountsOfAnotherCluster(t *testing.T) {
 	c := newCounting(t)
-	insert(t, c.reads, "busy", 60, 2*time.Hour)
+	insert(t, c.Reads, "busy", 60, 2*time.Hour)
 	c.count(t)
 	c.exec(t, "ALTER TABLE violations DISABLE TRIGGER immutable")
 	c.exec(t, "UPDATE violations SET xid = (xid::text::bigint + 1000000000)::text::xid8")
 	c.exec(t, "ALTER TABLE violations ENABLE TRIGGER immutable")
 	c.exec(t, "UPDATE violation_count_state SET below = (below::text::bigint + 1000000000)::text::xid8, cluster = cluster + 1")
-	insert(t, c.reads, "busy", 5, time.Hour) // below the bound, and not counted
+	insert(t, c.Reads, "busy", 5, time.Hour) // below the bound, and not counted
 	compare := func(when string) {
 		t.Helper()
 		for _, agent := range []string{"", "busy"} {
@@ -106,7 +106,7 @@ func TestCountsOfAnotherCluster(t *testing.T) {
 	c.exec(t, "SELECT recount_violations()")
 	compare("after it")
 	c.count(t)
-	insert(t, c.reads, "busy", 5, time.Hour)
+	insert(t, c.Reads, "busy", 5, time.Hour)
 	c.exact(t, "before new ones are counted")
 	c.count(t)
 	c.exact(t, "in the end")
@@ -149,7 +149,7 @@ func TestCountedAt(t *testing.T) {
 	c := minimal(f)
 	c.Decision.Effect, c.Action.AgentID = spend.Block, "busy"
 	must.Do(t, audittest.Record(t.Context(), s, c))
-	tx := must.Get(s.reads.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
+	tx := must.Get(s.Reads.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	step(t, tx, 10)
 	s.countedAt.Store(1)
 	if err := s.CountViolations(t.Context()); err != nil {
@@ -177,12 +177,12 @@ func TestCountsInSteps(t *testing.T) {
 		END $$;
 		CREATE TRIGGER keep_step AFTER UPDATE ON violation_count_state FOR EACH ROW EXECUTE FUNCTION keep_step()`)
 	for range transactions {
-		insert(t, c.reads, "busy", each, time.Hour)
+		insert(t, c.Reads, "busy", each, time.Hour)
 	}
 	c.count(t)
 	c.exact(t, "in steps")
 	var counted, longest int64
-	err := c.reads.QueryRow(t.Context(),
+	err := c.Reads.QueryRow(t.Context(),
 		"SELECT max(counted), max(step) FROM (SELECT counted, counted - lag(counted, 1, 0) OVER (ORDER BY counted) AS step FROM steps) AS s").
 		Scan(&counted, &longest)
 	if err != nil {

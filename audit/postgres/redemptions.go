@@ -14,6 +14,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -35,7 +36,7 @@ func (s *Store) readUntouched(ctx context.Context, ids []spend.ID) ([]*spend.Che
 			return checks, err
 		}
 	}
-	return collect(ctx, s, lookingUp, scanCheck, untouchedQuery(), pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
+	return collect(ctx, s, lookingUp, scanCheck, untouchedQuery(), pgx.QueryResultFormats{pgx.BinaryFormatCode}, pg.UUIDs(ids))
 }
 
 const (
@@ -143,7 +144,7 @@ func untouchedOn(day time.Time) string {
 // anew after each ANALYZE. In an expression, the planner looks each check up, whatever it
 // thinks how many outcomes there are.
 func untouchedQuery() string {
-	return "SELECT " + columnList(chain.Checks()) + ` FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])
+	return "SELECT " + pg.ColumnList(chain.Checks()) + ` FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])
 		AND CASE WHEN EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = c.check_id) THEN false ELSE true END`
 }
 

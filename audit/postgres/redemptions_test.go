@@ -14,6 +14,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -208,7 +209,7 @@ func TestUnreadReadsTwoDays(t *testing.T) {
 		}
 	}
 	var days int
-	tx := must.Get(s.reads.Begin(t.Context()))(t)
+	tx := must.Get(s.Reads.Begin(t.Context()))(t)
 	defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
 	none := strings.ReplaceAll(unreadQuery(unreadFrom(time.Now())), "$1::unread_row[]", "'{}'::unread_row[]")
 	must.Get(tx.Exec(t.Context(), none))(t)
@@ -247,7 +248,7 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 	locked := func(pool *pgxpool.Pool, query string) (days int) {
 		tx := must.Get(pool.Begin(t.Context()))(t)
 		defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
-		must.Get(tx.Exec(t.Context(), query, uuids([]spend.ID{spend.NewID(time.Now())})))(t)
+		must.Get(tx.Exec(t.Context(), query, pg.UUIDs([]spend.ID{spend.NewID(time.Now())})))(t)
 		if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
 			WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days); err != nil {
 			t.Fatal(err)
@@ -256,7 +257,7 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 	}
 	today := untouchedOn(time.Now().UTC().Truncate(24 * time.Hour))
 	for range 8 { // as often as a connection might take to prefer a plan for all
-		if days := locked(s.reads, untouchedQuery()); days != 1 {
+		if days := locked(s.Reads, untouchedQuery()); days != 1 {
 			t.Fatalf("%d days are locked", days)
 		}
 		if days := locked(s.lookups, today); days != 1 {

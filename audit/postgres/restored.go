@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -27,7 +28,7 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // had the events, or belong to another deployment. Everything is frozen until people release it: payments may have been
 // carried out after the backup. It fails with ErrNodesConnected while nodes are connected.
 func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error) {
-	conn, err := connectOwner(ctx, url)
+	conn, err := pg.ConnectOwner(ctx, url)
 	if err != nil {
 		return r, err
 	}
@@ -43,7 +44,7 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	case nodes > 0:
 		return r, fmt.Errorf("%w (%d sessions)", ErrNodesConnected, nodes)
 	}
-	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(uuid(&r.Last))
+	err = conn.QueryRow(ctx, "SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1").Scan(pg.UUID(&r.Last))
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return r, fmt.Errorf("cannot read the newest check: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -71,7 +72,7 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 			return nil, nil, err
 		}
 	}
-	changes, err := collect(ctx, s, doing, scanChange, "SELECT "+changeColumns+
+	changes, err := collect(ctx, s, doing, pg.ScanChange, "SELECT "+pg.ChangeColumns+
 		" FROM changes WHERE subject = $1 AND kind IN ('policy.draft_approved', 'policy.draft_rejected') AND seq > $2 ORDER BY seq",
 		policyID, d.Generation)
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Store) keysNow(ctx context.Context, keyIDs []string) (map[string]keyNow
 	all, err := collect(ctx, s, "cannot read the keys of approvals", func(row pgx.CollectableRow) (k keyNow, err error) {
 		err = row.Scan(append(keyTargets(&k.Key), &k.generation)...)
 		return k, err
-	}, "SELECT "+keyColumns+", generation FROM keys WHERE id = ANY ($1::uuid[])", uuids(ids))
+	}, "SELECT "+keyColumns+", generation FROM keys WHERE id = ANY ($1::uuid[])", pg.UUIDs(ids))
 	found := make(map[string]keyNow, len(all))
 	for _, k := range all {
 		found[k.ID.Text(spend.PrefixKey)] = k

@@ -41,7 +41,7 @@ func TestMigrateTogether(t *testing.T) {
 		t.Error(err)
 	}
 	var versions, epochs, partitions int
-	must.Do(t, s.reads.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM epoch),
+	must.Do(t, s.Reads.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM epoch),
 		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'checks'::regclass)`).Scan(&versions, &epochs, &partitions))
 	if want := daysBehind + 1 + daysAhead + 1; versions != len(migrations()) || epochs != 1 || partitions != want {
 		t.Errorf("%d migrations, %d epochs, %d partitions (want %d)", versions, epochs, partitions, want)
@@ -115,7 +115,7 @@ func TestPartitions(t *testing.T) {
 	}
 	for _, table := range []string{part, "checks_default"} {
 		for _, change := range []string{"UPDATE " + table + " SET agent_id = 'x'", "DELETE FROM " + table, "TRUNCATE " + table} {
-			if _, err := s.reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
+			if _, err := s.Reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
 				t.Errorf("%s: got %v, want a refusal", change, err)
 			}
 		}
@@ -170,7 +170,7 @@ spendgate_audit_partitions_until_timestamp_seconds %d
 
 func count(t *testing.T, s *Store, table string) (rows int) {
 	t.Helper()
-	must.Do(t, s.reads.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows))
+	must.Do(t, s.Reads.QueryRow(t.Context(), "SELECT count(*) FROM "+table).Scan(&rows))
 	return rows
 }
 
@@ -191,7 +191,7 @@ func TestHorizon(t *testing.T) {
 	mustReach := func(want time.Duration) {
 		t.Helper()
 		var ms int64
-		if err := s.reads.QueryRow(ctx, "SELECT ms FROM horizon").Scan(&ms); err != nil || ms != want.Milliseconds() {
+		if err := s.Reads.QueryRow(ctx, "SELECT ms FROM horizon").Scan(&ms); err != nil || ms != want.Milliseconds() {
 			t.Errorf("the horizon is %d ms, %v; want %v", ms, err, want)
 		}
 	}
@@ -221,7 +221,7 @@ func TestHorizon(t *testing.T) {
 		t.Errorf("the pass of a week ago is not among %d, %v", len(pages), err)
 	}
 	// Another node, which knows nothing of this, does not lower it.
-	other := open(t, s.reads.Config().ConnString(), false)
+	other := open(t, s.Reads.Config().ConnString(), false)
 	must.Do(t, audittest.Record(ctx, other, pass(0, time.Minute)))
 	mustReach(7 * 24 * time.Hour)
 }
@@ -279,7 +279,7 @@ func TestExecModes(t *testing.T) {
 // TestIndexes shows that the hot look-ups use theirs.
 func TestIndexes(t *testing.T) {
 	s := open(t, migrated(t), true)
-	tx := must.Get(s.reads.Begin(t.Context()))(t)
+	tx := must.Get(s.Reads.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was written
 	must.Get(tx.Exec(t.Context(), "SET LOCAL enable_seqscan = off"))(t)
 	for index, query := range map[string]string{

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -69,7 +70,7 @@ func (s *Store) CountChecks(ctx context.Context) error {
 func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []audit.CheckCount, err error) {
 	var refused error
 	err = s.list(ctx, "cannot count checks", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			if q.OneByOne() {
 				counts, refused, err = countOneByOne(ctx, tx, &q)
 				return err
@@ -215,7 +216,7 @@ func (t *tallying) add(ctx context.Context, tx pgx.Tx, q *audit.CountQuery, low,
 	var policyID string
 	var letter byte
 	var counts bool
-	_, err = pgx.ForEachRow(rows, []any{uuid(&id), &policyID, &letter, &counts}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{pg.UUID(&id), &policyID, &letter, &counts}, func() error {
 		if t.left--; counts {
 			t.tally.Add(policyID, id, effectOf(letter))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/audittest"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -40,7 +41,7 @@ func TestStatsPlans(t *testing.T) {
 		begun := time.Now()
 		counts, err := s.CheckCounts(t.Context(), c.q)
 		t.Logf("%s: %d counts, %v, in %v", name, len(counts), err, time.Since(begun))
-		err = pgx.BeginTxFunc(t.Context(), connect(t, url), readOnly, func(tx pgx.Tx) error {
+		err = pgx.BeginTxFunc(t.Context(), connect(t, url), pg.ReadOnly(), func(tx pgx.Tx) error {
 			var below, pending string
 			var here bool
 			if err := tx.QueryRow(t.Context(), selectCountState).Scan(&below, &pending, &here); err != nil {

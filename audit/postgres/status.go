@@ -84,8 +84,8 @@ func (s *Store) registerPools(registerer prometheus.Registerer) {
 		register(name, "connections_in_use", "Connections to the database in use, by pool.", inUse)
 		register(name, "connections_limit", "How many may be in use at once; who needs more waits.", limit)
 	}
-	pool("reads", func() float64 { return float64(s.reads.Stat().AcquiredConns()) },
-		func() float64 { return float64(s.reads.Stat().MaxConns()) })
+	pool("reads", func() float64 { return float64(s.Reads.Stat().AcquiredConns()) },
+		func() float64 { return float64(s.Reads.Stat().MaxConns()) })
 	if s.lookups != nil {
 		pool("lookups", func() float64 { return float64(s.lookups.Stat().AcquiredConns()) }, func() float64 { return 1 })
 	}

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/sqlstore"
 )
 
@@ -39,7 +37,7 @@ type Store struct {
 	*sqlstore.Store
 
 	log      *slog.Logger
-	reads    *pgxpool.Pool
+	Reads    *pgxpool.Pool
 	lookups  *pgxpool.Pool // of look-ups that redemptions and payments wait for; nil if connections are shared through a pooler
 	writers  *sessions     // for Commit
 	controls *sessions     // for fences and configuration, which must not queue behind writers
@@ -77,13 +75,6 @@ type Store struct {
 var _ audit.Store = (*Store)(nil)
 
 const (
-	// connectTimeout bounds a connection attempt over all hosts, well within the 2 s in which a
-	// check must be answered (G7).
-	connectTimeout     = 1200 * time.Millisecond
-	connectTimeoutHost = 300 * time.Millisecond // the least for each of many hosts
-	// ownerTimeout bounds one attempt at one host when no check waits.
-	ownerTimeout = 5 * time.Second
-
 	// writers is how many commits may be in progress at once, each on its own connection. More split
 	// the batches without gain.
 	writers  = 2
@@ -100,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := checkExecMode(config.ConnConfig); err != nil {
 		return nil, fmt.Errorf("cannot use the database URL: %w", err)
 	}
-	prepareConfig(&config.ConnConfig.Config)
+	pg.PrepareConfig(&config.ConnConfig.Config)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = applicationName
 	}
@@ -129,7 +120,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.AfterConnect = prepareRead
 	config.ConnConfig.BuildContextWatcherHandler = newCancelling
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // read retries
-	if s.reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	if s.Reads, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
 	if s.statement != "" {
@@ -164,45 +155,6 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		func() float64 { return float64(s.countedAt.Load()) })
 }
 
-// prepareConfig makes connections go to the primary, fail fast and commit durably.
-func prepareConfig(c *pgconn.Config) {
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = max(connectTimeout/time.Duration(1+len(c.Fallbacks)), connectTimeoutHost)
-	}
-	// The probes notice within seconds that the server's machine is gone.
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
-	c.DialFunc = dialer.DialContext
-	if c.ValidateConnect == nil {
-		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	c.AfterConnect = prepareSession
-}
-
-// ownerConfig returns the settings of a connection for which no check waits.
-func ownerConfig(url string) (*pgx.ConnConfig, error) {
-	config, err := pgxpool.ParseConfig(url) // pgxpool also knows the pool's parameters
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the database URL: %w", err)
-	}
-	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, ownerTimeout)
-	prepareConfig(&config.ConnConfig.Config)
-	return config.ConnConfig, nil
-}
-
-// connectOwner connects as the URL's role, mostly the owner of the tables, for commands that nodes
-// do not run.
-func connectOwner(ctx context.Context, url string) (*pgx.Conn, error) {
-	config, err := ownerConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot connect: %w: %w", audit.ErrUnavailable, err)
-	}
-	return conn, nil
-}
-
 // prepareRead makes the server plan each query for its own values: only then are irrelevant
 // partitions excluded before they cost anything, and neither a new partition nor fresh statistics
 // cause a plan over all of them. It also disables JIT compilation, which a wrong estimate of the
@@ -216,7 +168,7 @@ func (s *Store) Close() {
 	s.closing.Do(func() {
 		s.writers.close()
 		s.controls.close()
-		s.reads.Close()
+		s.Reads.Close()
 		if s.lookups != nil {
 			s.lookups.Close()
 		}

@@ -91,14 +91,14 @@ const delayExpiries = "ALTER TABLE approvals DISABLE TRIGGER immutable; UPDATE a
 
 func execOn(s *Store) func(*testing.T, string) error {
 	return func(t *testing.T, sql string) error {
-		_, err := s.reads.Exec(t.Context(), sql)
+		_, err := s.Reads.Exec(t.Context(), sql)
 		return err
 	}
 }
 
 func countOn(s *Store) func(*testing.T, string) int {
 	return func(t *testing.T, sql string) (n int) {
-		must.Do(t, s.reads.QueryRow(t.Context(), sql).Scan(&n))
+		must.Do(t, s.Reads.QueryRow(t.Context(), sql).Scan(&n))
 		return n
 	}
 }

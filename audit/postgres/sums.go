@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -21,7 +22,7 @@ const (
 // CheckSums implements audit.Lists. It reads checks as ListChecks does.
 func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (sums *audit.CheckSums, err error) {
 	err = s.list(ctx, "cannot add checks up", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			sums, err = sumChecks(ctx, tx, &q)
 			return err
 		})
@@ -49,7 +50,7 @@ func sumChecks(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery) (*audit.Chec
 			return nil, err
 		}
 		var examined int
-		if err := tx.QueryRow(ctx, examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, uuid(&end)); err != nil {
+		if err := tx.QueryRow(ctx, examinedQuery(left), [16]byte(start), [16]byte(end)).Scan(&examined, pg.UUID(&end)); err != nil {
 			return nil, err
 		}
 		if left -= examined; left == 0 {

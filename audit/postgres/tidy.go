@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 )
 
 // Partitions are made from yesterday, for a clock that is behind, to a week
@@ -45,7 +46,7 @@ func shown(ctx context.Context, conn *pgx.Conn, now time.Time) (ms int64, err er
 	newest := audit.CheckQuery{Limit: 1, Examine: fewExamined}
 	for range 2 {
 		var page audit.CheckPage
-		err := pgx.BeginTxFunc(ctx, conn, readOnly, func(tx pgx.Tx) (err error) {
+		err := pgx.BeginTxFunc(ctx, conn, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			page, err = readChecks(ctx, tx, newest)
 			return err
 		})
@@ -107,7 +108,7 @@ func makePartition(ctx context.Context, conn *pgx.Conn, day string) error {
 }
 
 func hasPartition(ctx context.Context, conn *pgx.Conn, day string) (exists bool, err error) {
-	err = conn.QueryRow(ctx, "SELECT to_regclass("+ownSchema+"'checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
+	err = conn.QueryRow(ctx, "SELECT to_regclass("+pg.OwnSchema+"'checks_' || to_char($1::date, 'YYYYMMDD')) IS NOT NULL", day).Scan(&exists)
 	return exists, err
 }
 

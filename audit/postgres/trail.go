@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -33,8 +34,8 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 
 func (s *Store) checksIn(ctx context.Context, table string, ids []spend.ID) ([]*spend.Check, error) {
 	return collect(ctx, s, "cannot look up checks", scanCheck,
-		"SELECT "+columnList(chain.Checks())+" FROM "+table+" WHERE check_id = ANY ($1::uuid[])",
-		pgx.QueryResultFormats{pgx.BinaryFormatCode}, uuids(ids))
+		"SELECT "+pg.ColumnList(chain.Checks())+" FROM "+table+" WHERE check_id = ANY ($1::uuid[])",
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, pg.UUIDs(ids))
 }
 
 // scanCheck decodes the raw fields that are hashed, so that the served check is the verified one.
@@ -61,11 +62,11 @@ func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[
 	_, err := collect(ctx, s, "cannot look up idempotency keys", func(row pgx.CollectableRow) (_ struct{}, err error) {
 		var hash spend.Hash
 		var id spend.ID
-		err = row.Scan(bytea(&hash), uuid(&id))
+		err = row.Scan(pg.Bytea(&hash), pg.UUID(&id))
 		found[hash] = id
 		return struct{}{}, err
 	}, "SELECT key_hash, check_id FROM idempotency_keys WHERE key_hash = ANY ($1::bytea[]) AND expires_at > clock_timestamp()",
-		byteas(keyHashes))
+		pg.Byteas(keyHashes))
 	return found, err
 }
 
@@ -93,7 +94,7 @@ func (s *Store) LivePasses(
 			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND NOT (`+released+`)
 				AND strpos($4, decision::text) > 0
 			ORDER BY check_id DESC LIMIT 1) AS p`,
-		byteas(fingerprints), nowMS, [16]byte(oldest), chain.EffectLetters[:upTo+1])
+		pg.Byteas(fingerprints), nowMS, [16]byte(oldest), chain.EffectLetters[:upTo+1])
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
 	}
@@ -126,7 +127,7 @@ func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, l
 	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
 		return "", nil, err
 	}
-	if err := tx.QueryRow(ctx, selectOldestPass, nowMS).Scan(uuid(&oldest)); err != nil {
+	if err := tx.QueryRow(ctx, selectOldestPass, nowMS).Scan(pg.UUID(&oldest)); err != nil {
 		return "", nil, err
 	}
 	return `SELECT fingerprint, check_id, claimed_ms, until_ms, decision FROM (
@@ -138,7 +139,7 @@ func passesQuery(ctx context.Context, tx pgx.Tx, before spend.ID, nowMS int64, l
 
 func scanPass(row pgx.CollectableRow) (p audit.LivePass, err error) {
 	var letter byte
-	err = row.Scan(bytea(&p.Fingerprint), uuid(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &letter)
+	err = row.Scan(pg.Bytea(&p.Fingerprint), pg.UUID(&p.CheckID), &p.ClaimedMS, &p.UntilMS, &letter)
 	p.Effect = effectOf(letter)
 	return p, err
 }

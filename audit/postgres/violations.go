@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -20,7 +22,7 @@ import (
 // all in one snapshot, so the sum is exact even while violations are being added to the counts.
 func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
 	err = s.list(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) (err error) {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
 			page, err = readPage(ctx, tx, q)
 			return err
 		})
@@ -37,7 +39,7 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 	if err != nil {
 		return page, err
 	}
-	s.low = later(s.low, c.from)
+	s.low = slices.MaxFunc([]spend.ID{s.low, c.from}, spend.ID.Compare)
 	query, args := s.total(c)
 	var total int64
 	if err := tx.QueryRow(ctx, query, args...).Scan(&total); err != nil {
@@ -109,7 +111,7 @@ const selectCounted = `SELECT below::text, pending::text, recounted_to IS NULL
 func readCounted(ctx context.Context, tx pgx.Tx, s selection) (c counted, err error) {
 	var first, last, high pgtype.UUID
 	err = tx.QueryRow(ctx, selectCounted, s.agent, [16]byte(s.low), [16]byte(s.end)).Scan(&c.below, &c.pending, &c.some, &first, &last, &high,
-		uuid(&c.from))
+		pg.UUID(&c.from))
 	c.first, c.last = first.Bytes, last.Bytes
 	// The last count lies wholly before the end: between the two there is
 	// nothing of an agent that was frequent until then, but much of others.
@@ -149,14 +151,6 @@ func (s selection) total(c counted) (string, []any) {
 		s.countNew(&q, c, "xid = ANY (", c.pending, "::xid8[])")
 	}
 	return q.String(), q.args
-}
-
-// later returns the greater of two IDs.
-func later(a, b spend.ID) spend.ID {
-	if a.Compare(b) < 0 {
-		return b
-	}
-	return a
 }
 
 // columns returns the columns of violation_counts that the selection sums up.
@@ -287,7 +281,7 @@ func scanViolation(row pgx.CollectableRow) (audit.Violation, error) {
 	var v audit.Violation
 	var actionType, effect, confidence byte
 	var amount string
-	err := row.Scan(uuid(&v.ID), &v.AgentID, &v.PolicyID, &v.PolicyVersion, &actionType, &amount, &v.Currency,
+	err := row.Scan(pg.UUID(&v.ID), &v.AgentID, &v.PolicyID, &v.PolicyVersion, &actionType, &amount, &v.Currency,
 		&v.Counterparty, &effect, &v.RuleID, &v.RuleDescription, &confidence, &v.LatencyMS)
 	if err != nil {
 		return v, err

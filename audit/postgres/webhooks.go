@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -26,7 +27,9 @@ const webhookColumns = "id, url, event_types, active, secret_sha256, created_at"
 
 // webhookTargets returns the scan targets of webhookColumns.
 func webhookTargets(w *audit.Webhook) []any {
-	return []any{uuid(&w.ID), &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, bytea(&w.SecretSum), utc(&w.CreatedAt)}
+	return []any{
+		pg.UUID(&w.ID), &w.URL, pg.Parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, pg.Bytea(&w.SecretSum), pg.UTC(&w.CreatedAt),
+	}
 }
 
 // UpdateWebhook implements audit.Webhooks.
@@ -78,9 +81,9 @@ func scanTask(row pgx.CollectableRow) (t audit.WebhookTask, err error) {
 	var sequences []int64
 	var attempts []int
 	var due []int64
-	err = row.Scan(append(webhookTargets(&t.Webhook), &secret, &previous, utc(&t.Now), utc(&previousUntil), &t.Cursor, &t.Failures,
-		utc(&t.ResumeAt),
-		&sequences, &attempts, &due, utc(&t.OldestAt))...)
+	err = row.Scan(append(webhookTargets(&t.Webhook), &secret, &previous, pg.UTC(&t.Now), pg.UTC(&previousUntil), &t.Cursor, &t.Failures,
+		pg.UTC(&t.ResumeAt),
+		&sequences, &attempts, &due, pg.UTC(&t.OldestAt))...)
 	t.Secrets = []audit.Secret{audit.Secret(secret)}
 	if previousUntil.After(t.Now) {
 		t.Secrets = append(t.Secrets, audit.Secret(previous))

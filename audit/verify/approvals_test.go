@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/bench/must"
 )
@@ -227,7 +227,7 @@ func TestForgedUses(t *testing.T) {
 func TestApprovalShown(t *testing.T) {
 	t.Parallel()
 	tr := newApprovalTrail(t)
-	snapshot := must.Get(postgres.OpenSnapshot(t.Context(), tr.url, 1))(t)
+	snapshot := must.Get(snapshot.Open(t.Context(), tr.url, 1))(t)
 	defer snapshot.Close()
 	for _, c := range []*spend.Check{tr.used, tr.pending, tr.approved, tr.denied, tr.expired} {
 		want := must.Get(tr.store.Approvals(t.Context(), []spend.ID{c.ID}))(t)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/detach"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -47,12 +47,12 @@ func newArchivedIn(t *testing.T, tr *trail) *archived {
 	begin := time.Date(now.Year(), now.Month()-3, 1, 0, 0, 0, 0, time.UTC)
 	day := begin.AddDate(0, 0, 4)
 	a.recordOn(day)
-	options := postgres.DetachOptions{
+	options := detach.Options{
 		URL: a.url, Dir: a.dir, Before: begin.AddDate(0, 1, 0), Now: now,
-		Report: func(postgres.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
+		Report: func(detach.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 	}
-	act(t, postgres.Detach(t.Context(), options))
-	act(t, postgres.DetachViolations(t.Context(), options))
+	act(t, detach.Checks(t.Context(), options))
+	act(t, detach.Violations(t.Context(), options))
 	// Their events are numbered as if they had been committed then.
 	a.exec(`CREATE TEMPORARY TABLE ordered AS
 		SELECT source, type, row_number() OVER (ORDER BY type <> 'violation.recorded' OR source >= first_id(%d), sequence) AS n FROM events;

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"spendgate/audit/checkpoint"
-	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/verify"
 )
 
@@ -20,7 +20,7 @@ func TestFoldedByAnotherKey(t *testing.T) {
 	later, err := checkpoint.NewKey(bytes.Repeat([]byte{8}, 32))
 	act(t, err)
 	var folds []string
-	snapshot, err := postgres.OpenSnapshot(t.Context(), f.url, 1)
+	snapshot, err := snapshot.Open(t.Context(), f.url, 1)
 	act(t, err)
 	defer snapshot.Close()
 	act(t, snapshot.Folds(t.Context(), func(fold verify.Fold) error {

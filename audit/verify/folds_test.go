@@ -17,7 +17,8 @@ import (
 
 	"spendgate/audit/archive"
 	"spendgate/audit/checkpoint"
-	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/detach"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -97,16 +98,16 @@ func foldingKey(t *testing.T) checkpoint.Key {
 	return key
 }
 
-func (f *folded) detach(before time.Time, change func(*postgres.DetachOptions)) {
+func (f *folded) detach(before time.Time, change func(*detach.Options)) {
 	f.t.Helper()
-	options := postgres.DetachOptions{
+	options := detach.Options{
 		URL: f.url, Dir: f.dir, Before: before, Now: time.Now(), Fold: true, Key: foldingKey(f.t),
-		Report: func(postgres.Detached) {}, Found: func(found verify.Finding) { f.t.Error(found) },
+		Report: func(detach.Detached) {}, Found: func(found verify.Finding) { f.t.Error(found) },
 	}
 	if change != nil {
 		change(&options)
 	}
-	act(f.t, postgres.Detach(f.t.Context(), options))
+	act(f.t, detach.Checks(f.t.Context(), options))
 }
 
 // TestFoldedIsProved: with the archives everything verifies. Without them both verifiers report
@@ -339,7 +340,7 @@ func TestTamperedFolds(t *testing.T) {
 // resign signs all folds in their present state, as anybody with the key could.
 func (f *folded) resign() {
 	f.t.Helper()
-	snapshot, err := postgres.OpenSnapshot(f.t.Context(), f.url, 1)
+	snapshot, err := snapshot.Open(f.t.Context(), f.url, 1)
 	act(f.t, err)
 	defer snapshot.Close()
 	act(f.t, snapshot.Folds(f.t.Context(), func(fold verify.Fold) error {

@@ -45,7 +45,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 			tr.t.Fatalf("%v: install it, or test with -short", err)
 		}
 	}
-	args := []string{"-m", "verify", tr.psqlURL(), "--schema", "../postgres"}
+	args := []string{"-m", "verify", tr.psqlURL(), "--schema", "../postgres/snapshot"}
 	if held {
 		args = append(args, "--checkpoint", tr.file, "--public-key", base64.StdEncoding.EncodeToString(tr.key))
 	}

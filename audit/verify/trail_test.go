@@ -20,6 +20,7 @@ import (
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/commit"
 	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
@@ -184,18 +185,18 @@ func (tr *trail) verify(change func(*verify.Options)) ([]string, verify.Summary,
 	if change != nil {
 		change(&o)
 	}
-	var snapshot *postgres.Snapshot
+	var s *snapshot.Snapshot
 	var err error
 	if tr.sessions != nil { // most of a verification would be what a session has to learn first
-		snapshot, err = postgres.TakeSnapshot(tr.t.Context(), tr.sessions)
+		s, err = snapshot.Take(tr.t.Context(), tr.sessions)
 	} else {
-		snapshot, err = postgres.OpenSnapshot(tr.t.Context(), tr.url, o.Workers)
+		s, err = snapshot.Open(tr.t.Context(), tr.url, o.Workers)
 	}
 	if err != nil {
 		return nil, verify.Summary{}, err
 	}
-	defer snapshot.Close()
-	o.Evidence = snapshot
+	defer s.Close()
+	o.Evidence = s
 	summary, err := verify.Verify(tr.t.Context(), o)
 	if tr.altersSchema {
 		found = slices.DeleteFunc(found, func(f string) bool { return strings.Contains(f, " constraint ") || strings.Contains(f, " index ") })

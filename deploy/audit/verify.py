@@ -1642,10 +1642,10 @@ class Verifier:
             self.find("removed", f"event {before + 1}")
 
     def schema(self, folder):
-        """Compares the catalogue with schema.txt, by the statement of snapshot_schema.sql."""
+        """Compares the catalogue with schema.txt, by the statement of schema.sql."""
         with open(os.path.join(folder, "schema.txt"), encoding="utf-8") as f:
             made = [line.rstrip("\n").split("\t", 1) for line in f]
-        with open(os.path.join(folder, "snapshot_schema.sql"), encoding="utf-8") as f:
+        with open(os.path.join(folder, "schema.sql"), encoding="utf-8") as f:
             query = f.read().strip()
         (_, (schema,)), = self.database.copy("SELECT current_schema()")
         found = self.database.copy(query.replace("{schema}", "'" + schema.decode().replace("'", "''") + "'"))
@@ -1809,7 +1809,7 @@ def main():
     parser.add_argument("--checkpoint")
     parser.add_argument("--public-key", action="append", default=[])
     parser.add_argument("--archive")
-    parser.add_argument("--schema", help="the folder with schema.txt and snapshot_schema.sql; without it the schema is not compared")
+    parser.add_argument("--schema", help="the folder with schema.txt and schema.sql; without it the schema is not compared")
     args = parser.parse_args()
     v = Verifier(args.url)
     keys = [base64.b64decode(key) for key in args.public_key]

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit/checkpoint"
-	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/detach"
 	"spendgate/audit/verify"
 	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
@@ -53,9 +53,9 @@ func auditDetach(flags *flag.FlagSet) cli.Action {
 		if err != nil {
 			return err
 		}
-		detach, period := postgres.Detach, "day"
+		run, period := detach.Checks, "day"
 		if *violations {
-			detach, period = postgres.DetachViolations, "month"
+			run, period = detach.Violations, "month"
 		}
 		var key checkpoint.Key
 		if *fold {
@@ -64,15 +64,15 @@ func auditDetach(flags *flag.FlagSet) cli.Action {
 			}
 		}
 		parts := 0
-		err = detach(ctx, postgres.DetachOptions{
+		err = run(ctx, detach.Options{
 			URL: string(c.DatabaseURL), Dir: *dir, Before: date, DryRun: *dryRun, Drop: *drop, Now: time.Now(), Fold: *fold, Key: key,
-			Report: func(d postgres.Detached) {
+			Report: func(d detach.Detached) {
 				parts++
 				//nolint:errcheck // the work is done
 				fmt.Fprintf(p.Stdout, "%s: %s%s\n", d.Part, strings.Join(d.Steps, ", "), rowCount(d.Rows, d.Part.Table()))
 			},
-			Found: func(f verify.Finding) { fmt.Fprintln(p.Stdout, f) },                    //nolint:errcheck // the error says that there are some
-			Left:  func(u postgres.NotFolded) { fmt.Fprintln(p.Stdout, left(u, *before)) }, //nolint:errcheck // as above
+			Found: func(f verify.Finding) { fmt.Fprintln(p.Stdout, f) },                  //nolint:errcheck // the error says that there are some
+			Left:  func(u detach.NotFolded) { fmt.Fprintln(p.Stdout, left(u, *before)) }, //nolint:errcheck // as above
 		})
 		if err != nil {
 			return err
@@ -96,7 +96,7 @@ func foldKey(c config.Config, violations bool) (key checkpoint.Key, err error) {
 }
 
 // left says why some batches were not detached.
-func left(u postgres.NotFolded, before string) string {
+func left(u detach.NotFolded, before string) string {
 	return fmt.Sprintf("%d batches that list nothing from %s on stay: %d are the last of their chains, and %d follow one that lists "+
 		"something which is not detached", u.Last+u.Behind, before, u.Last, u.Behind)
 }

@@ -10,7 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/export"
-	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
 	"spendgate/audit/verify"
@@ -45,11 +45,11 @@ func openRecord(ctx context.Context, p cli.Process, dataDir string, conns int) (
 	if err != nil {
 		return nil, nil, err
 	}
-	snapshot, err := postgres.OpenSnapshot(ctx, string(c.DatabaseURL), conns)
+	s, err := snapshot.Open(ctx, string(c.DatabaseURL), conns)
 	if err != nil {
 		return nil, nil, err
 	}
-	return snapshot, snapshot.Close, nil
+	return s, s.Close, nil
 }
 
 // openDev opens the store of a single node.

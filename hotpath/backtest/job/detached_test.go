@@ -16,6 +16,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/postgres"
+	"spendgate/audit/postgres/detach"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
@@ -61,9 +62,9 @@ func TestDetachedMeanwhile(t *testing.T) {
 			store := recordDays(t, url, first)
 			whole := runBacktest(t, store, job.Options{Store: store, Logger: slog.New(slog.DiscardHandler)}, first)
 			detach := sync.OnceFunc(func() {
-				if err := postgres.Detach(t.Context(), postgres.DetachOptions{
+				if err := detach.Checks(t.Context(), detach.Options{
 					URL: url, Dir: dir, Before: first.AddDate(0, 0, 2), Now: time.Now(),
-					Report: func(postgres.Detached) {}, Found: func(verify.Finding) {},
+					Report: func(detach.Detached) {}, Found: func(verify.Finding) {},
 				}); err != nil {
 					t.Error(err)
 				}

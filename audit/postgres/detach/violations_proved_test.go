@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestDetachViolations(t *testing.T) {
 	if _, _, err := o.leave(t, nil); !errors.Is(err, errStillNeeded) || o.noted(t) != 0 {
 		t.Fatalf("with checks in the database: %v", err)
 	}
-	if _, _, err := o.detach(t, func(d *DetachOptions) { d.Before = o.after() }); err != nil {
+	if _, _, err := o.detach(t, func(d *Options) { d.Before = o.after() }); err != nil {
 		t.Fatal(err)
 	}
 	before, err := o.Events(ctx, audit.EventQuery{Limit: 100})
@@ -35,7 +35,7 @@ func TestDetachViolations(t *testing.T) {
 	}
 	o.mustBeClean(t)
 	o.exact(t, "at first")
-	done, _, err := o.leave(t, func(d *DetachOptions) { d.DryRun, d.Drop = true, true })
+	done, _, err := o.leave(t, func(d *Options) { d.DryRun, d.Drop = true, true })
 	if err != nil || len(done) != 2 || !slices.Equal(done[1].Steps, []string{"to be archived", "to be detached", "to be dropped"}) ||
 		o.noted(t) != 0 {
 		t.Fatalf("a dry run: %+v, %v", done, err)
@@ -46,7 +46,7 @@ func TestDetachViolations(t *testing.T) {
 
 	// One month, then the other: the agents' counts reach over the end of the first.
 	for i, end := range []time.Time{o.months[1].AddDate(0, 0, 27), o.after()} {
-		done, found, err := o.leave(t, func(d *DetachOptions) { d.Before = end })
+		done, found, err := o.leave(t, func(d *Options) { d.Before = end })
 		if err != nil || len(found) > 0 || len(done) != 1 || done[0].Part.String() != o.months[i].Format("2006-01") ||
 			done[0].Rows != int64([]int{12, 6}[i]) {
 			t.Fatalf("%+v, %v, %v", done, found, err)
@@ -57,7 +57,7 @@ func TestDetachViolations(t *testing.T) {
 		o.exact(t, done[0].Part.String()+" is archived, and all is counted")
 	}
 	var blocks, all int
-	err = o.reads.QueryRow(ctx, "SELECT sum(refund_blocks + credit_blocks + discount_blocks + spend_blocks), sum(rows) "+
+	err = o.Reads.QueryRow(ctx, "SELECT sum(refund_blocks + credit_blocks + discount_blocks + spend_blocks), sum(rows) "+
 		"FROM archived_violations").Scan(&blocks, &all)
 	if err != nil || blocks != 9 || all != 18 {
 		t.Errorf("%d blocks of %d are noted, %v", blocks, all, err)
@@ -111,7 +111,7 @@ func TestDetachViolationsRefuses(t *testing.T) {
 	detach := "SELECT detach_violations('%s', %d, '\\x00')"
 	refused := func(want, statement string) {
 		t.Helper()
-		if _, err := o.reads.Exec(t.Context(), statement); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := o.Reads.Exec(t.Context(), statement); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", statement, err, want)
 		}
 	}
@@ -167,7 +167,7 @@ func TestDetachViolationsWhatIsProved(t *testing.T) {
 	killed := errors.New("killed")
 	func() {
 		defer func() { _ = recover() }()
-		_, _, _ = o.leave(t, func(d *DetachOptions) {
+		_, _, _ = o.leave(t, func(d *Options) {
 			d.step = func(step string) {
 				if step == "compare" {
 					panic(killed)

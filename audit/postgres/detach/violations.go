@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -31,12 +32,12 @@ func (m month) end() time.Time { return m.begin.AddDate(0, 1, 0) }
 
 func (m month) part() archive.Part { return archive.ViolationsOf(m.begin) }
 
-// DetachViolations archives the violations of months and takes them out of lists and counts, oldest
+// Violations archives the violations of months and takes them out of lists and counts, oldest
 // first. Each month is written to its archive, which is compared with the table and, row by row,
 // with the archives of the days' checks, before the month is noted. Rows are deleted afterwards, if
 // wanted. If DetachViolations is interrupted, each month is either listed or has a complete
 // archive, and the next call continues.
-func DetachViolations(ctx context.Context, o DetachOptions) error {
+func Violations(ctx context.Context, o Options) error {
 	db, err := o.open(ctx)
 	if err != nil {
 		return err
@@ -68,13 +69,13 @@ func DetachViolations(ctx context.Context, o DetachOptions) error {
 	return nil
 }
 
-func (o DetachOptions) detachMonth(ctx context.Context, db *days, m month) error {
+func (o Options) detachMonth(ctx context.Context, db *days, m month) error {
 	if !m.archived {
 		if err := db.withoutChecks(ctx, m); err != nil {
 			return err
 		}
 	}
-	d := detachingMonth{leaving{DetachOptions: o, db: db, part: m.part()}, m}
+	d := detachingMonth{leaving{Options: o, db: db, part: m.part()}, m}
 	d.rows = func(ctx context.Context) iter.Seq2[[]byte, error] { return db.violations(ctx, m) }
 	return d.run(ctx, !m.archived, d.leave, d.drop)
 }
@@ -88,7 +89,7 @@ type detachingMonth struct {
 // leave archives the month and notes that it is archived.
 func (d *detachingMonth) leave(ctx context.Context) error {
 	d.step("number") // numbering an event reads its violation
-	if err := sequenceEvents(ctx, d.db.conn); err != nil {
+	if err := pg.SequenceEvents(ctx, d.db.conn); err != nil {
 		return err
 	}
 	err := d.prove(ctx, verify.Options{From: d.month.begin, To: d.month.end().Add(-time.Millisecond), Archives: d.Dir})
@@ -157,7 +158,7 @@ func (d *days) months(ctx context.Context, before time.Time) (all []month, err e
 	for from := (spend.ID{}); ; {
 		var first spend.ID
 		err := d.conn.QueryRow(ctx, "SELECT id FROM violations WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 1", [16]byte(from), [16]byte(end)).
-			Scan(uuid(&first))
+			Scan(pg.UUID(&first))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return all, nil
 		}
@@ -208,7 +209,7 @@ func (d *days) trimCounts(ctx context.Context) error {
 		if err := d.conn.QueryRow(ctx, "SELECT trim_violation_counts()").Scan(&more); err != nil {
 			return fmt.Errorf("cannot take archived violations out of the counts: %w", err)
 		}
-		if err := rest(ctx, begun); err != nil {
+		if err := pg.Rest(ctx, begun); err != nil {
 			return err
 		}
 	}
@@ -223,17 +224,7 @@ func (d *days) deleteViolations(ctx context.Context, m month, after spend.ID, mo
 	if err := d.conn.QueryRow(ctx, "SELECT delete_violations($1, $2, $3)", m.begin, [16]byte(after), most).Scan(&deleted); err != nil {
 		return last, false, fmt.Errorf("cannot delete violations: %w", err)
 	}
-	return deleted.Bytes, deleted.Valid, rest(ctx, begun)
-}
-
-// rest pauses for as long as the last step took, so that others can use the database.
-func rest(ctx context.Context, begun time.Time) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Since(begun)):
-		return nil
-	}
+	return deleted.Bytes, deleted.Valid, pg.Rest(ctx, begun)
 }
 
 // vacuumViolations removes deleted rows from pages and indexes; listings would have to read past

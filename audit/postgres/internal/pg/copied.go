@@ -1,4 +1,4 @@
-package postgres
+package pg
 
 import (
 	"bytes"
@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// copied takes the output of COPY ... (FORMAT binary) in pieces of any size, and hands on the rows:
+// Copied takes the output of COPY ... (FORMAT binary) in pieces of any size, and hands on the rows:
 // the number of fields, then each field with its length.
-type copied struct {
-	each  func(row []byte) error
+type Copied struct {
+	Each  func(row []byte) error
 	rest  []byte // the beginning of an incomplete row
 	begun bool   // the header was seen
 	ended bool   // the trailer was seen
@@ -21,7 +21,7 @@ const copySignature = "PGCOPY\n\xff\r\n\x00"
 var errTruncatedCopy = errors.New("the rows end too early")
 
 // Write takes the next piece.
-func (c *copied) Write(piece []byte) (int, error) {
+func (c *Copied) Write(piece []byte) (int, error) {
 	data := piece
 	if len(c.rest) > 0 {
 		c.rest = append(c.rest, piece...)
@@ -36,7 +36,7 @@ func (c *copied) Write(piece []byte) (int, error) {
 }
 
 // rows hands on the whole rows of data and returns what is left.
-func (c *copied) rows(data []byte) ([]byte, error) {
+func (c *Copied) rows(data []byte) ([]byte, error) {
 	if !c.begun {
 		const header = len(copySignature) + 8 // flags, length of an extension
 		if len(data) < header {
@@ -56,7 +56,7 @@ func (c *copied) rows(data []byte) ([]byte, error) {
 		if !whole {
 			return data, nil
 		}
-		if err := c.each(data[:end:end]); err != nil {
+		if err := c.Each(data[:end:end]); err != nil {
 			return nil, err
 		}
 		data = data[end:]
@@ -80,8 +80,8 @@ func rowEnd(data []byte) (end int, whole bool) {
 	return end, end <= len(data)
 }
 
-// end fails unless all rows have come.
-func (c *copied) end() error {
+// End fails unless all rows have come.
+func (c *Copied) End() error {
 	if !c.ended {
 		return errTruncatedCopy
 	}

@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func TestDetachKilled(t *testing.T) {
 				t.Errorf("%d days are attached", o.attached(t))
 			}
 			o.mustBeClean(t)
-			if _, found, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(found) > 0 {
+			if _, found, err := o.detach(t, func(d *Options) { d.Drop = true }); err != nil || len(found) > 0 {
 				t.Fatalf("the next run: %v %v", found, err)
 			}
 			if o.attached(t) != 0 {
@@ -73,10 +73,10 @@ func TestUntilKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	passed := ""
-	detach := map[string]func(context.Context, DetachOptions) error{
-		"checks": Detach, "batches": Detach, "violations": DetachViolations,
+	detach := map[string]func(context.Context, Options) error{
+		"checks": Checks, "batches": Checks, "violations": Violations,
 	}[args[1]]
-	err = detach(t.Context(), DetachOptions{
+	err = detach(t.Context(), Options{
 		URL: args[2], Dir: args[3], Before: before, Drop: true, Now: time.Now(), atOnce: 4, Fold: args[1] == "batches", Key: foldingKey(t),
 		Report: func(Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 		step: func(step string) {

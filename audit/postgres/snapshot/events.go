@@ -1,4 +1,4 @@
-package postgres
+package snapshot
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -89,7 +90,7 @@ func (s *Snapshot) EventState(ctx context.Context) (state verify.EventState, err
 func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) error {
 	return s.read(ctx, "the events", func(ctx context.Context, tx pgx.Tx) error {
 		var e verify.Event
-		return stream(ctx, tx, []any{&e.Sequence, (*string)(&e.Type), uuid(&e.Source), nullTime{&e.At}, uuid(&e.Used)},
+		return stream(ctx, tx, []any{&e.Sequence, (*string)(&e.Type), pg.UUID(&e.Source), pg.NullTime{At: &e.At}, pg.UUID(&e.Used)},
 			func() error { return each(e) },
 			s.in(`SELECT e.sequence, e.type, e.source, coalesce(c.at, b.at), u.check_id FROM {schema}.events AS e
 				LEFT JOIN {schema}.changes AS c ON lpad(to_hex(c.seq), 32, '0')::uuid = e.source
@@ -105,7 +106,7 @@ func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verif
 		var e verify.StrayEvent
 		var at *time.Time
 		var made spend.ID
-		into := []any{&e.Sequence, uuid(&e.Source), (*string)(&e.Type), &e.Numbered, &e.Due, nullTime{&at}, uuid(&made)}
+		into := []any{&e.Sequence, pg.UUID(&e.Source), (*string)(&e.Type), &e.Numbered, &e.Due, pg.NullTime{At: &at}, pg.UUID(&made)}
 		err := stream(ctx, tx, into, func() error {
 			if e.At = made.Time(); at != nil {
 				e.At = *at
@@ -116,7 +117,7 @@ func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verif
 			return err
 		}
 		e = verify.StrayEvent{Hidden: true}
-		return stream(ctx, tx, []any{uuid(&e.Source), (*string)(&e.Type)}, func() error { return each(e) }, s.in(hiddenSources))
+		return stream(ctx, tx, []any{pg.UUID(&e.Source), (*string)(&e.Type)}, func() error { return each(e) }, s.in(hiddenSources))
 	})
 }
 

@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"bytes"
@@ -72,9 +72,9 @@ func (l *longChain) report(t *testing.T, of *spend.Check, at time.Time) *spend.O
 	return o
 }
 
-func (l *longChain) fold(t *testing.T, change func(*DetachOptions)) ([]Detached, []verify.Finding, error) {
+func (l *longChain) fold(t *testing.T, change func(*Options)) ([]Detached, []verify.Finding, error) {
 	t.Helper()
-	return l.detach(t, func(o *DetachOptions) {
+	return l.detach(t, func(o *Options) {
 		o.Fold, o.Key = true, foldingKey(t)
 		if change != nil {
 			change(o)
@@ -118,7 +118,7 @@ func TestFold(t *testing.T) {
 	heads := must.Get(l.Heads(t.Context()))(t)
 	counts := l.counted(t)
 	var left []NotFolded
-	done, found, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u NotFolded) { left = append(left, u) } })
+	done, found, err := l.fold(t, func(o *Options) { o.Left = func(u NotFolded) { left = append(left, u) } })
 	if err != nil || len(found) > 0 || len(done) != 4 {
 		t.Fatalf("%+v, %v, %v", done, found, err)
 	}
@@ -161,7 +161,7 @@ func TestFold(t *testing.T) {
 		"UPDATE outcomes SET status = 'v'", "DELETE FROM outcomes", "TRUNCATE outcomes",
 		"UPDATE folded_chains SET entries = 1", "DELETE FROM folded_chains", "TRUNCATE folded_chains",
 	} {
-		if _, err := l.reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
+		if _, err := l.Reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", change, err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestFoldWithTheNextDay(t *testing.T) {
 	next := l.first.AddDate(0, 0, 1)
 	l.report(t, l.checks[len(l.checks)-1], next.Add(-time.Second))
 	l.commit(t, time.Now())
-	early := func(o *DetachOptions) { o.Before = next }
+	early := func(o *Options) { o.Before = next }
 	if _, _, err := l.fold(t, early); err == nil || !strings.Contains(err.Error(), "outcomes of checks that are still here") {
 		t.Errorf("of a check that is here: %v", err)
 	}
@@ -245,7 +245,7 @@ func TestFoldKeepsWhatIsNeeded(t *testing.T) {
 	l.commit(t, l.first.Add(time.Hour))
 	l.commit(t, l.first.Add(2*time.Hour))
 	var left NotFolded
-	done, _, err := l.fold(t, func(o *DetachOptions) { o.Left = func(u NotFolded) { left = u } })
+	done, _, err := l.fold(t, func(o *Options) { o.Left = func(u NotFolded) { left = u } })
 	if err != nil || len(done) != 4 || done[2].Rows != 4 || l.left(t) != 3 || left.Behind != 1 || left.Last != 7 {
 		t.Errorf("%+v, %v, %d left, %+v", done, err, l.left(t), left)
 	}
@@ -274,7 +274,7 @@ func TestFoldOfTheDatabase(t *testing.T) {
 	}
 	node := l.fence.Node.Text("")
 	fold := func(day string, from, to int, zero string) error {
-		_, err := l.reads.Exec(t.Context(), fmt.Sprintf(`SELECT fold_chains('%s', '\x00', ARRAY(SELECT ROW(chain_id, %d, %d, %s, head,
+		_, err := l.Reads.Exec(t.Context(), fmt.Sprintf(`SELECT fold_chains('%s', '\x00', ARRAY(SELECT ROW(chain_id, %d, %d, %s, head,
 			(SELECT sum(length(entries)) / 48 FROM batches WHERE chain_id = '%s' AND seq BETWEEN %[2]d AND %[3]d), '%[1]s', '\x00', '\x00',
 				now())::folded_chains
 			FROM batches WHERE chain_id = '%[5]s' AND seq = %[3]d))`, day, from, to, zero, node))
@@ -294,7 +294,7 @@ func TestFoldOfTheDatabase(t *testing.T) {
 	refused("a head of another", "not those", fold(day, 1, 3, `'\x01'`))
 	refused("the last", "not those", fold(day, 1, 8, zero))
 	must.Do(t, fold(day, 1, 3, zero))
-	_, err := l.reads.Exec(t.Context(), "SELECT fold_chains($1, manifest_sha256, ARRAY[f]) FROM folded_chains AS f", l.first.AddDate(0, 0, 1))
+	_, err := l.Reads.Exec(t.Context(), "SELECT fold_chains($1, manifest_sha256, ARRAY[f]) FROM folded_chains AS f", l.first.AddDate(0, 0, 1))
 	refused("again", "not those", err)
 	if n := l.left(t); n != 5 {
 		t.Errorf("%d are left", n)

@@ -1,4 +1,5 @@
-package postgres
+// Package detach takes days of checks and months of violations out of a fleet's database, into archives.
+package detach
 
 import (
 	"bytes"
@@ -11,12 +12,13 @@ import (
 
 	"spendgate/audit/archive"
 	"spendgate/audit/checkpoint"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
 
-// DetachOptions select what leaves a database: days of checks, or months of violations.
-type DetachOptions struct {
+// Options select what leaves a database: days of checks, or months of violations.
+type Options struct {
 	URL    string         // of the owner of the tables
 	Dir    string         // where the archives are written
 	Before time.Time      // 00:00 UTC: days or months that end before this day leave
@@ -49,11 +51,11 @@ var errStillNeeded = errors.New("still needed")
 var errUnpartitioned = errors.New("the default partition has checks of days before that: the runbook, " +
 	"SpendgateDefaultPartitionOccupied, says how to give them days of their own")
 
-// Detach archives days of checks and takes their partitions out, oldest first. Each day is closed
+// Checks archives days of checks and takes their partitions out, oldest first. Each day is closed
 // and written to its archive, and the archive is compared with the partition and with the chain,
 // before the partition goes. If Detach is interrupted, each day is either attached or has a
 // complete archive, and the next call continues.
-func Detach(ctx context.Context, o DetachOptions) error {
+func Checks(ctx context.Context, o Options) error {
 	db, err := o.open(ctx)
 	if err != nil {
 		return err
@@ -85,7 +87,7 @@ func Detach(ctx context.Context, o DetachOptions) error {
 		if !one.attached && (!one.detached || !o.Drop) {
 			continue // detached before
 		}
-		d := detaching{leaving{DetachOptions: o, db: db, part: one.part()}, one}
+		d := detaching{leaving{Options: o, db: db, part: one.part()}, one}
 		d.rows = func(ctx context.Context) iter.Seq2[[]byte, error] { return db.rows(ctx, one) }
 		if err := d.run(ctx, one.attached, d.leave, d.drop); err != nil {
 			return fmt.Errorf("%s stays as it is: %w", one.name(), err)
@@ -98,7 +100,7 @@ func Detach(ctx context.Context, o DetachOptions) error {
 }
 
 // open connects, and keeps others from detaching unless it is a dry run.
-func (o DetachOptions) open(ctx context.Context) (*days, error) {
+func (o Options) open(ctx context.Context) (*days, error) {
 	db, err := openDays(ctx, o.URL)
 	if err != nil || o.DryRun {
 		return db, err
@@ -112,7 +114,7 @@ func (o DetachOptions) open(ctx context.Context) (*days, error) {
 
 // leaving is the part of detaching that days of checks and months of violations share.
 type leaving struct {
-	DetachOptions
+	Options
 	db      *days
 	part    archive.Part
 	rows    func(context.Context) iter.Seq2[[]byte, error] // in the database
@@ -186,7 +188,7 @@ func (l *leaving) write(ctx context.Context) (*archive.Archive, error) {
 
 // verify fails when there are findings.
 func (l *leaving) verify(ctx context.Context, v verify.Options) error {
-	moment, err := OpenSnapshot(ctx, l.URL, 1)
+	moment, err := snapshot.Open(ctx, l.URL, 1)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -22,11 +23,11 @@ func TestHeadsAt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows, _ := l.reads.Query(t.Context(), "SELECT chain_id, seq, head FROM batches WHERE chain_id = $1 ORDER BY seq", [16]byte(l.fence.Node))
+	rows, _ := l.Reads.Query(t.Context(), "SELECT chain_id, seq, head FROM batches WHERE chain_id = $1 ORDER BY seq", [16]byte(l.fence.Node))
 	then := chain.Heads{ChangeSeq: 1}
 	var err error
 	then.Chains, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h chain.Head, err error) {
-		return h, row.Scan(uuid(&h.Chain), &h.Seq, bytea(&h.Head))
+		return h, row.Scan(pg.UUID(&h.Chain), &h.Seq, pg.Bytea(&h.Head))
 	})
 	if err != nil || len(then.Chains) < 6 {
 		t.Fatalf("%v, %v", then, err)

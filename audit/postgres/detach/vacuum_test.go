@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"sync"
@@ -28,7 +28,7 @@ func TestDetachOutlastsVacuum(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	done, found, err := o.detach(t, func(d *DetachOptions) {
+	done, found, err := o.detach(t, func(d *Options) {
 		d.Before = o.first.AddDate(0, 0, 1)
 		d.step = func(step string) {
 			if step != "detach" {

@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/audittest"
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/must"
@@ -35,7 +36,7 @@ func (o *oldDays) before() time.Time { return o.first.AddDate(0, 0, 2) }
 func newOldDays(t *testing.T) *oldDays {
 	t.Helper()
 	url := migrated(t)
-	o := &oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)}
+	o := &oldDays{Store: open(t, url), url: url, dir: t.TempDir(), first: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)}
 	f := newFence(t, o.Store)
 	for d := range 2 {
 		statement(t, url, "SELECT make_partition('"+o.first.AddDate(0, 0, d).Format(time.DateOnly)+"')")
@@ -71,9 +72,9 @@ func newOldDays(t *testing.T) *oldDays {
 }
 
 // detach runs Detach and returns what it reported and the days that it found to differ.
-func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []Detached, found []verify.Finding, err error) {
+func (o *oldDays) detach(t *testing.T, change func(*Options)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
-	options := DetachOptions{
+	options := Options{
 		URL: o.url, Dir: o.dir, Before: o.before(), Now: time.Now(),
 		Report: func(d Detached) { done = append(done, d) },
 		Found:  func(f verify.Finding) { found = append(found, f) },
@@ -81,14 +82,14 @@ func (o *oldDays) detach(t *testing.T, change func(*DetachOptions)) (done []Deta
 	if change != nil {
 		change(&options)
 	}
-	err = Detach(t.Context(), options)
+	err = Checks(t.Context(), options)
 	return done, found, err
 }
 
 // snapshot is one of this moment, for the caller to close.
-func (o *oldDays) snapshot(t *testing.T) *Snapshot {
+func (o *oldDays) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
-	return must.Get(OpenSnapshot(t.Context(), o.url, 2))(t)
+	return must.Get(snapshot.Open(t.Context(), o.url, 2))(t)
 }
 
 // verified returns the findings over the whole trail.
@@ -132,7 +133,7 @@ func TestDetach(t *testing.T) {
 	rows := strings.Join(rowsOf(t, o.Store, "(SELECT * FROM checks WHERE check_id < '"+audit.FirstID(o.before().UnixMilli()).Text("")+"')"),
 		"\n")
 
-	done, found, err := o.detach(t, func(d *DetachOptions) { d.DryRun = true })
+	done, found, err := o.detach(t, func(d *Options) { d.DryRun = true })
 	if err != nil || len(done) != 2 || len(found) > 0 || o.attached(t) != 2 {
 		t.Fatalf("a dry run: %+v, %v, %v", done, found, err)
 	}
@@ -169,7 +170,7 @@ func TestDetach(t *testing.T) {
 		"UPDATE " + first + " SET agent_id = 'x'", "DELETE FROM " + first, "TRUNCATE " + first, "INSERT INTO " + first + " SELECT * FROM checks",
 		"UPDATE archived_days SET rows = 1", "DELETE FROM archived_days", "TRUNCATE archived_days",
 	} {
-		if _, err := o.reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
+		if _, err := o.Reads.Exec(ctx, change); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", change, err)
 		}
 	}
@@ -177,7 +178,7 @@ func TestDetach(t *testing.T) {
 	if done, _, err := o.detach(t, nil); err != nil || len(done) != 0 {
 		t.Errorf("again: %+v, %v", done, err)
 	}
-	if done, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); err != nil || len(done) != 2 ||
+	if done, _, err := o.detach(t, func(d *Options) { d.Drop = true }); err != nil || len(done) != 2 ||
 		!slices.Equal(done[0].Steps, []string{"dropped"}) {
 		t.Errorf("drop: %+v, %v", done, err)
 	}
@@ -198,7 +199,7 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	refused := func(before time.Time) {
 		t.Helper()
-		if _, _, err := o.detach(t, func(d *DetachOptions) { d.Before = before }); !errors.Is(err, errStillNeeded) {
+		if _, _, err := o.detach(t, func(d *Options) { d.Before = before }); !errors.Is(err, errStillNeeded) {
 			t.Errorf("before %s: got %v", before.Format(time.DateOnly), err)
 		}
 		if o.attached(t) != 2 {
@@ -213,13 +214,13 @@ func TestDetachKeepsWhatIsNeeded(t *testing.T) {
 	refused(o.before())
 	// The database itself refuses, too.
 	for _, call := range []string{"SELECT close_day('%s')", "SELECT detach_day('%s', 1, '\\x00')"} {
-		if _, err := o.reads.Exec(t.Context(), fmt.Sprintf(call, today.Format(time.DateOnly))); err == nil ||
+		if _, err := o.Reads.Exec(t.Context(), fmt.Sprintf(call, today.Format(time.DateOnly))); err == nil ||
 			!strings.Contains(err.Error(), "still needed") {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
 	statement(t, o.url, "UPDATE horizon SET ms = 0")
-	if _, err := o.reads.Exec(t.Context(), fmt.Sprintf("SELECT detach_day('%s', 1, '\\x00')", o.first.Format(time.DateOnly))); err == nil ||
+	if _, err := o.Reads.Exec(t.Context(), fmt.Sprintf("SELECT detach_day('%s', 1, '\\x00')", o.first.Format(time.DateOnly))); err == nil ||
 		!strings.Contains(err.Error(), "not closed") {
 		t.Errorf("a day that is not closed: %v", err)
 	}
@@ -255,7 +256,7 @@ func TestDetachAmidWork(t *testing.T) {
 		waits := false
 		for deadline := time.Now().Add(15 * time.Second); working.Err() == nil && tries.Load() == 0; {
 			var n int
-			if err := o.reads.QueryRow(ctx,
+			if err := o.Reads.QueryRow(ctx,
 				"SELECT count(*) FROM "+ownLocks+" WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
 				Scan(&n); err != nil {
 				t.Error(err)
@@ -285,15 +286,15 @@ func TestDetachAmidWork(t *testing.T) {
 func TestDetachAtOnce(t *testing.T) {
 	o := newOldDays(t)
 	second, months, dry := errTurn, errTurn, errTurn
-	done, found, err := o.detach(t, func(d *DetachOptions) {
+	done, found, err := o.detach(t, func(d *Options) {
 		d.step = func(step string) {
 			if step != "reopen" {
 				return
 			}
-			other := DetachOptions{URL: d.URL, Dir: d.Dir, Before: d.Before, Now: d.Now, Report: func(Detached) {}}
-			second, months = Detach(t.Context(), other), DetachViolations(t.Context(), other)
+			other := Options{URL: d.URL, Dir: d.Dir, Before: d.Before, Now: d.Now, Report: func(Detached) {}}
+			second, months = Checks(t.Context(), other), Violations(t.Context(), other)
 			other.DryRun = true
-			dry = Detach(t.Context(), other)
+			dry = Checks(t.Context(), other)
 		}
 	})
 	if err != nil || len(done) != 2 || len(found) > 0 {
@@ -340,7 +341,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	o.mustBeClean(t)
 	// The table is not dropped for an archive that is not the one noted.
 	rewrite(t, archive.ManifestPath(o.dir, archive.ChecksOf(o.first)), func(m []byte) []byte { return append(m, ' ') })
-	if _, _, err := o.detach(t, func(d *DetachOptions) { d.Drop = true }); !errors.Is(err, archive.ErrAltered) {
+	if _, _, err := o.detach(t, func(d *Options) { d.Drop = true }); !errors.Is(err, archive.ErrAltered) {
 		t.Errorf("dropped for another archive: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -42,7 +43,7 @@ func (d day) part() archive.Part { return archive.ChecksOf(d.date) }
 func (d day) table() string { return "checks_" + d.date.Format("20060102") }
 
 func openDays(ctx context.Context, url string) (*days, error) {
-	conn, err := connectOwner(ctx, url)
+	conn, err := pg.ConnectOwner(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func openDays(ctx context.Context, url string) (*days, error) {
 
 func (d *days) owned(ctx context.Context) error {
 	var owner bool
-	err := d.conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass("+ownSchema+"'checks')").
+	err := d.conn.QueryRow(ctx, "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass("+pg.OwnSchema+"'checks')").
 		Scan(&owner)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -74,12 +75,12 @@ var errTurn = errors.New("another spendgate audit detach is at work on this data
 // archive. The lock belongs to a transaction, because a pooler keeps a transaction on one
 // connection. takeTurn waits up to a second, in which the session of a killed process ends.
 func (d *days) takeTurn(ctx context.Context, url string) (err error) {
-	if d.turn, err = connectOwner(ctx, url); err != nil {
+	if d.turn, err = pg.ConnectOwner(ctx, url); err != nil {
 		return err
 	}
 	_, err = d.turn.PgConn().Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '1s'; SET LOCAL idle_in_transaction_session_timeout = 0;
 		SELECT pg_advisory_xact_lock('archived_days'::regclass::oid::integer, 0)`).ReadAll()
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == codeLockTimeout {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == pg.CodeLockTimeout {
 		return errTurn
 	}
 	if err != nil {
@@ -169,7 +170,7 @@ type period struct {
 // until the next. It queries one piece at a time, so that no long query keeps the database from
 // vacuuming.
 func (d *days) read(ctx context.Context, of period) iter.Seq2[[]byte, error] {
-	columns, id := columnList(of.of), of.of.Fields[0].Name
+	columns, id := pg.ColumnList(of.of), of.of.Fields[0].Name
 	return func(yield func([]byte, error) bool) {
 		for at := of.begin; at.Before(of.end); at = at.Add(of.piece) {
 			low, high := audit.FirstID(at.UnixMilli()), audit.FirstID(at.Add(of.piece).UnixMilli())
@@ -185,7 +186,7 @@ func (d *days) read(ctx context.Context, of period) iter.Seq2[[]byte, error] {
 // copyRows yields the rows of a query, each valid until the next, and reports whether to go on.
 func (d *days) copyRows(ctx context.Context, table, query string, yield func([]byte, error) bool) bool {
 	stopped := false
-	rows := copied{each: func(row []byte) error {
+	rows := pg.Copied{Each: func(row []byte) error {
 		if stopped = !yield(row, nil); stopped {
 			return errStopped
 		}
@@ -193,7 +194,7 @@ func (d *days) copyRows(ctx context.Context, table, query string, yield func([]b
 	}}
 	_, err := d.conn.PgConn().CopyTo(ctx, &rows, "COPY ("+query+") TO STDOUT (FORMAT binary)")
 	if err == nil {
-		err = rows.end()
+		err = rows.End()
 	}
 	if err != nil && !stopped {
 		return yield(nil, fmt.Errorf("cannot read %s: %w", table, err)) && false
@@ -226,7 +227,7 @@ const defaultPartition = "checks_default"
 func (d *days) patiently(ctx context.Context, name, tables, statement string, args ...any) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
-			_, err := tx.Conn().PgConn().Exec(ctx, "SET LOCAL lock_timeout = '"+vacuumWithin+"'; "+
+			_, err := tx.Conn().PgConn().Exec(ctx, "SET LOCAL lock_timeout = '"+pg.VacuumWithin+"'; "+
 				"LOCK TABLE "+tables+" IN SHARE UPDATE EXCLUSIVE MODE; SET LOCAL lock_timeout = '"+detachPatience+"'").ReadAll()
 			if err != nil {
 				return err
@@ -238,7 +239,7 @@ func (d *days) patiently(ctx context.Context, name, tables, statement string, ar
 		switch {
 		case err == nil:
 			return nil
-		case !errors.As(err, &refused) || refused.Code != codeLockTimeout:
+		case !errors.As(err, &refused) || refused.Code != pg.CodeLockTimeout:
 			return fmt.Errorf("cannot detach %s: %w", name, err)
 		case attempt == detachAttempts:
 			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump, a report or a vacuum that prevents wraparound; "+

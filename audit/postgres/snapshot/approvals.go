@@ -1,4 +1,4 @@
-package postgres
+package snapshot
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -20,9 +21,9 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		}
 		var a verify.ApprovalRow
 		into := []any{
-			uuid(&a.ID), &a.Made, utc(&a.CreatedAt), utc(&a.ExpiresAt), &a.UseWithinMS, &a.Required, bytea(&a.ActionHash),
-			&a.PolicyID, &a.AgentID, &a.Principal, &a.Owner, bytea(&a.Payment), uuid(&a.UsedBy),
-			nullTime{&a.Deadline},
+			pg.UUID(&a.ID), &a.Made, pg.UTC(&a.CreatedAt), pg.UTC(&a.ExpiresAt), &a.UseWithinMS, &a.Required, pg.Bytea(&a.ActionHash),
+			&a.PolicyID, &a.AgentID, &a.Principal, &a.Owner, pg.Bytea(&a.Payment), pg.UUID(&a.UsedBy),
+			pg.NullTime{At: &a.Deadline},
 		}
 		return stream(ctx, tx, into, func() error { return each(a) },
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
@@ -42,7 +43,7 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 	var now time.Time
 	var within int64
 	err := s.one(ctx, what, []any{
-		&now, utc(&a.CreatedAt), utc(&a.ExpiresAt), &within, &a.Check.Approval.Required, uuid(&a.UsedBy),
+		&now, pg.UTC(&a.CreatedAt), pg.UTC(&a.ExpiresAt), &within, &a.Check.Approval.Required, pg.UUID(&a.UsedBy),
 	},
 		`SELECT now(), a.created_at, a.expires_at, a.use_within_ms, a.required, u.check_id
 		FROM {schema}.approvals AS a LEFT JOIN {schema}.approval_uses AS u ON u.approval_id = a.id WHERE a.id = $1`, [16]byte(id))
@@ -70,9 +71,9 @@ func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each fun
 	}
 	return s.read(ctx, "the decisions about approvals", func(ctx context.Context, tx pgx.Tx) error {
 		// the rows return its error
-		rows, _ := tx.Query(ctx, s.in("SELECT "+changeColumns+
+		rows, _ := tx.Query(ctx, s.in("SELECT "+pg.ChangeColumns+
 			" FROM {schema}.changes WHERE kind LIKE 'approval.%' AND subject = ANY($1) ORDER BY seq"), subjects)
-		changes, err := pgx.CollectRows(rows, scanChange)
+		changes, err := pgx.CollectRows(rows, pg.ScanChange)
 		for i := range changes {
 			if err := each(changes[i]); err != nil {
 				return err
@@ -90,7 +91,7 @@ func (s *Snapshot) ApprovalUses(ctx context.Context, ids []spend.ID) (map[spend.
 	}
 	err := s.read(ctx, "the uses of approvals", func(ctx context.Context, tx pgx.Tx) error {
 		var approval, check spend.ID
-		return stream(ctx, tx, []any{uuid(&approval), uuid(&check)}, func() error {
+		return stream(ctx, tx, []any{pg.UUID(&approval), pg.UUID(&check)}, func() error {
 			uses[approval] = check
 			return nil
 		}, s.in("SELECT approval_id, check_id FROM {schema}.approval_uses WHERE approval_id = ANY($1)"), wanted)

@@ -1,4 +1,4 @@
-package postgres
+package snapshot
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -29,7 +30,7 @@ func (s *Snapshot) Chain(ctx context.Context, chainID spend.ID, from, to int64, 
 func (s *Snapshot) batches(ctx context.Context, each func(verify.Batch) error, query string, args ...any) error {
 	return s.read(ctx, "batches", func(ctx context.Context, tx pgx.Tx) error {
 		var b verify.Batch
-		return stream(ctx, tx, []any{uuid(&b.Chain), &b.Seq, &b.Version, uuid(&b.First), uuid(&b.Last), &b.Head, &b.Entries},
+		return stream(ctx, tx, []any{pg.UUID(&b.Chain), &b.Seq, &b.Version, pg.UUID(&b.First), pg.UUID(&b.Last), &b.Head, &b.Entries},
 			func() error { return each(b) }, s.in(query), args...)
 	})
 }
@@ -61,7 +62,7 @@ const selectChains = `WITH gaps AS MATERIALIZED (
 func (s *Snapshot) Chains(ctx context.Context, r verify.Range) (spans []verify.ChainSpan, err error) {
 	err = s.read(ctx, "the chains", func(ctx context.Context, tx pgx.Tx) error {
 		var span verify.ChainSpan
-		return stream(ctx, tx, []any{uuid(&span.Chain), &span.From, &span.To}, func() error {
+		return stream(ctx, tx, []any{pg.UUID(&span.Chain), &span.From, &span.To}, func() error {
 			spans = append(spans, span)
 			return nil
 		}, s.in(selectChains), [16]byte(r.Low), [16]byte(r.High))
@@ -81,7 +82,7 @@ func (s *Snapshot) Heads(ctx context.Context, places []verify.Place) (map[verify
 		var p verify.Place
 		var last *int64
 		var head []byte
-		return stream(ctx, tx, []any{uuid(&p.Chain), &p.Seq, &head, &last}, func() error {
+		return stream(ctx, tx, []any{pg.UUID(&p.Chain), &p.Seq, &head, &last}, func() error {
 			if last != nil {
 				latest[p.Chain] = *last
 			}
@@ -103,7 +104,8 @@ func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) erro
 	return s.read(ctx, "what was folded of the chains", func(ctx context.Context, tx pgx.Tx) error {
 		var f verify.Fold
 		return stream(ctx, tx, []any{
-			uuid(&f.Chain), &f.From, &f.To, bytea(&f.Previous), bytea(&f.Head), &f.Entries, &f.Day, bytea(&f.Manifest), &f.Signature, utc(&f.At),
+			pg.UUID(&f.Chain), &f.From, &f.To, pg.Bytea(&f.Previous), pg.Bytea(&f.Head), &f.Entries, &f.Day,
+			pg.Bytea(&f.Manifest), &f.Signature, pg.UTC(&f.At),
 		}, func() error {
 			one := f
 			one.Signature = bytes.Clone(f.Signature)
@@ -118,14 +120,14 @@ func (s *Snapshot) Folds(ctx context.Context, each func(verify.Fold) error) erro
 func (s *Snapshot) AllHeads(ctx context.Context) (heads chain.Heads, err error) {
 	err = s.read(ctx, "the heads of the chains", func(ctx context.Context, tx pgx.Tx) error {
 		var h chain.Head
-		return stream(ctx, tx, []any{uuid(&h.Chain), &h.Seq, bytea(&h.Head)}, func() error {
+		return stream(ctx, tx, []any{pg.UUID(&h.Chain), &h.Seq, pg.Bytea(&h.Head)}, func() error {
 			if h.Chain.IsZero() {
 				heads.ChangeSeq, heads.ChangeHead = h.Seq, h.Head
 			} else {
 				heads.Chains = append(heads.Chains, h)
 			}
 			return nil
-		}, s.in(strings.NewReplacer("FROM batches", "FROM {schema}.batches", "FROM changes", "FROM {schema}.changes").Replace(allHeads)))
+		}, s.in(strings.NewReplacer("FROM batches", "FROM {schema}.batches", "FROM changes", "FROM {schema}.changes").Replace(pg.AllHeads)))
 	})
 	return heads, err
 }

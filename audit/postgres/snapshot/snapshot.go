@@ -1,9 +1,11 @@
-package postgres
+// Package snapshot reads a fleet's database as of one moment, for verifications, exports and archives.
+package snapshot
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -29,9 +32,9 @@ type Snapshot struct {
 
 var _ verify.Evidence = (*Snapshot)(nil)
 
-// OpenSnapshot takes a snapshot of the primary, or of a standby, that the URL names. It fails if
+// Open takes a snapshot of the primary, or of a standby, that the URL names. It fails if
 // the tables cannot be verified. conns bounds its connections.
-func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error) {
+func Open(ctx context.Context, url string, conns int) (*Snapshot, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the database URL: %w", err)
@@ -41,7 +44,7 @@ func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a connection pool: %w", err)
 	}
-	s, err := TakeSnapshot(ctx, pool)
+	s, err := Take(ctx, pool)
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -50,9 +53,9 @@ func OpenSnapshot(ctx context.Context, url string, conns int) (*Snapshot, error)
 	return s, nil
 }
 
-// TakeSnapshot takes a snapshot over an existing pool. The pool remains the caller's, and must have
+// Take takes a snapshot over an existing pool. The pool remains the caller's, and must have
 // one session more than there are concurrent reads.
-func TakeSnapshot(ctx context.Context, pool *pgxpool.Pool) (*Snapshot, error) {
+func Take(ctx context.Context, pool *pgxpool.Pool) (*Snapshot, error) {
 	s := &Snapshot{pool: pool}
 	if err := s.begin(ctx); err != nil {
 		s.Close()
@@ -62,7 +65,7 @@ func TakeSnapshot(ctx context.Context, pool *pgxpool.Pool) (*Snapshot, error) {
 }
 
 func (s *Snapshot) begin(ctx context.Context) (err error) {
-	if s.held, err = s.pool.BeginTx(ctx, readOnly); err != nil {
+	if s.held, err = s.pool.BeginTx(ctx, pg.ReadOnly()); err != nil {
 		return err
 	}
 	var schema *string
@@ -79,13 +82,10 @@ func (s *Snapshot) begin(ctx context.Context) (err error) {
 	return s.read(ctx, "the tables", func(ctx context.Context, tx pgx.Tx) error { return suitable(ctx, tx, *schema) })
 }
 
-// readOnly opens a transaction that reads one moment.
-var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-
 // prepare sets the transaction up. It sets nothing for the session, since the next transaction may
 // have another one.
 func (s *Snapshot) prepare(ctx context.Context, tx pgx.Tx) error {
-	if err := tx.Conn().PgConn().Exec(ctx, readingSettings).Close(); err != nil {
+	if err := tx.Conn().PgConn().Exec(ctx, pg.ReadingSettings).Close(); err != nil {
 		return fmt.Errorf("cannot set up the session: %w", err)
 	}
 	return nil
@@ -110,7 +110,7 @@ type reading func(ctx context.Context, what string, query func(context.Context, 
 
 // read is the reading for queries that read no checks.
 func (s *Snapshot) read(ctx context.Context, what string, query func(context.Context, pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, s.pool, readOnly, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pg.ReadOnly(), func(tx pgx.Tx) error {
 		// Snapshots have names of digits and dashes, so the name needs no escaping.
 		if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.id+"'"); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (s *Snapshot) Rows(ctx context.Context, r verify.Range, each func([]byte) e
 
 // Walk implements verify.Evidence. It reads the rows in the format of COPY.
 func (s *Snapshot) Walk(ctx context.Context, w verify.Walk, each func([]byte) error) error {
-	query := "SELECT " + columnList(w.Table) + " FROM " + s.schema + "." + w.Name
+	query := "SELECT " + pg.ColumnList(w.Table) + " FROM " + s.schema + "." + w.Name
 	switch { // COPY takes no parameters
 	case w.Text != "":
 		query += fmt.Sprintf(` WHERE %s = convert_from('\x%x', 'UTF8')`, w.By, w.Text)
@@ -167,23 +167,12 @@ func (s *Snapshot) Walk(ctx context.Context, w verify.Walk, each func([]byte) er
 		read = s.readChecks
 	}
 	return read(ctx, "table "+w.Name, func(ctx context.Context, tx pgx.Tx) error {
-		rows := copied{each: each}
+		rows := pg.Copied{Each: each}
 		if _, err := tx.Conn().PgConn().CopyTo(ctx, &rows, "COPY ("+query+" ORDER BY "+w.Order+") TO STDOUT (FORMAT binary)"); err != nil {
 			return err
 		}
-		return rows.end()
+		return rows.End()
 	})
-}
-
-// columnList returns the columns of a table as their rows are encoded: a numeric as a text.
-func columnList(t chain.Table) string {
-	columns := t.Columns()
-	for i, f := range t.Fields {
-		if f.Kind == chain.Amount {
-			columns[i] += "::text"
-		}
-	}
-	return strings.Join(columns, ",")
 }
 
 // Overview implements verify.Evidence.
@@ -203,7 +192,7 @@ func (s *Snapshot) Overview(ctx context.Context, r verify.Range) (o verify.Overv
 				(SELECT check_id FROM {schema}.redemptions_open WHERE check_id BETWEEN $1 AND $2 ORDER BY check_id DESC LIMIT 1), 0
 			UNION ALL SELECT min(first_id::text COLLATE "C")::uuid, max(last_id::text COLLATE "C")::uuid, sum(octet_length(entries)) / $3
 				FROM {schema}.batches WHERE first_id <= $2 AND last_id >= $1) AS bounds`),
-			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(uuid(&low), uuid(&high), &o.Entries)
+			[16]byte(r.Low), [16]byte(r.High), chain.EntrySize).Scan(pg.UUID(&low), pg.UUID(&high), &o.Entries)
 		if err != nil {
 			return err
 		}
@@ -234,7 +223,7 @@ func (s *Snapshot) archivedDays(ctx context.Context, tx pgx.Tx, r verify.Range, 
 	o.Archived = make(map[verify.Day]verify.ArchiveNote)
 	var day int64
 	var a verify.ArchiveNote
-	return stream(ctx, tx, []any{&day, &a.Rows, bytea(&a.Manifest), utc(&a.At)}, func() error {
+	return stream(ctx, tx, []any{&day, &a.Rows, pg.Bytea(&a.Manifest), pg.UTC(&a.At)}, func() error {
 		one := verify.Day(day)
 		if one < verify.DayOf(r.Low) || verify.DayOf(r.High) < one {
 			return nil
@@ -250,7 +239,7 @@ func (s *Snapshot) archivedMonths(ctx context.Context, tx pgx.Tx, r verify.Range
 	o.Months = make(map[verify.Month]verify.ArchivedMonth)
 	var begin time.Time
 	var a verify.ArchivedMonth
-	into := []any{&begin, &a.Rows, bytea(&a.Manifest), utc(&a.At)}
+	into := []any{&begin, &a.Rows, pg.Bytea(&a.Manifest), pg.UTC(&a.At)}
 	for i := range a.Kinds {
 		into = append(into, &a.Kinds[i])
 	}
@@ -274,7 +263,7 @@ func union(a, b verify.Range) verify.Range {
 	if b.Low.Compare(a.Low) < 0 {
 		a.Low = b.Low
 	}
-	a.High = later(a.High, b.High)
+	a.High = slices.MaxFunc([]spend.ID{a.High, b.High}, spend.ID.Compare)
 	return a
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/audit/postgres/snapshot"
 	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
@@ -20,7 +21,7 @@ func TestMadeSchema(t *testing.T) {
 	url := fleet.TestSchema(t)
 	open(t, url, true)
 	statement(t, url, "SELECT make_partition('2001-01-01'), close_day('2001-01-01')")
-	s := must.Get(OpenSnapshot(t.Context(), url, 1))(t)
+	s := must.Get(snapshot.Open(t.Context(), url, 1))(t)
 	defer s.Close()
 	found, _, err := s.Schema(t.Context())
 	if err != nil {
@@ -36,10 +37,10 @@ func TestMadeSchema(t *testing.T) {
 	slices.Sort(lines)
 	got := strings.Join(lines, "")
 	if *writeSchema {
-		must.Do(t, os.WriteFile("schema.txt", []byte(got), 0o644))
+		must.Do(t, os.WriteFile("snapshot/schema.txt", []byte(got), 0o644))
 		return
 	}
-	if got != madeSchema {
-		t.Error("schema.txt is not what the migrations make: go test ./audit/postgres -run TestMadeSchema -write-schema")
+	if got != string(must.Get(os.ReadFile("snapshot/schema.txt"))(t)) {
+		t.Error("snapshot/schema.txt is not what the migrations make: go test ./audit/postgres -run TestMadeSchema -write-schema")
 	}
 }

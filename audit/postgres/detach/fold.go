@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type foldSpan struct {
 }
 
 // fold removes the batches of archived days, one day at a time, after the last day that was folded.
-func (o DetachOptions) fold(ctx context.Context, db *days) error {
+func (o Options) fold(ctx context.Context, db *days) error {
 	all, err := db.before(ctx, o.Before)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (o DetachOptions) fold(ctx context.Context, db *days) error {
 		if !one.archived || !one.date.After(last) || one.attached {
 			continue
 		}
-		f := folding{leaving: leaving{DetachOptions: o, db: db, part: archive.BatchesOf(one.date)}, day: one}
+		f := folding{leaving: leaving{Options: o, db: db, part: archive.BatchesOf(one.date)}, day: one}
 		if err := f.run(ctx); err != nil {
 			return fmt.Errorf("the batches of %s stay as they are: %w", one.name(), err)
 		}

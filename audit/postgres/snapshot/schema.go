@@ -1,4 +1,4 @@
-package postgres
+package snapshot
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	//go:embed snapshot_schema.sql
+	//go:embed schema.sql
 	selectSchema string
 	//go:embed schema.txt
 	madeSchema string // the schema that the migrations make: see TestMadeSchema

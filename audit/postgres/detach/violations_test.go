@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"slices"
@@ -26,7 +26,7 @@ func newAttachedMonths(t *testing.T) *oldMonths {
 	url := migrated(t)
 	now := time.Now().UTC()
 	first := time.Date(now.Year(), now.Month()-4, 1, 0, 0, 0, 0, time.UTC)
-	o := &oldMonths{&oldDays{Store: open(t, url, true), url: url, dir: t.TempDir(), first: first}, [2]time.Time{first, first.AddDate(0, 1, 0)}}
+	o := &oldMonths{&oldDays{Store: open(t, url), url: url, dir: t.TempDir(), first: first}, [2]time.Time{first, first.AddDate(0, 1, 0)}}
 	statement(t, url, "UPDATE violation_count_state SET bucket_size = 2")
 	f := newFence(t, o.Store)
 	commit := func(at time.Time, n int, agents ...string) {
@@ -60,7 +60,7 @@ func newAttachedMonths(t *testing.T) *oldMonths {
 func newOldMonths(t *testing.T) *oldMonths {
 	t.Helper()
 	o := newAttachedMonths(t)
-	if _, found, err := o.detach(t, func(d *DetachOptions) { d.Before = o.after() }); err != nil || len(found) > 0 {
+	if _, found, err := o.detach(t, func(d *Options) { d.Before = o.after() }); err != nil || len(found) > 0 {
 		t.Fatal(found, err)
 	}
 	return o
@@ -70,9 +70,9 @@ func newOldMonths(t *testing.T) *oldMonths {
 func (o *oldMonths) after() time.Time { return o.months[1].AddDate(0, 1, 0) }
 
 // leave runs DetachViolations and returns what it reported and the months that it found to differ.
-func (o *oldMonths) leave(t *testing.T, change func(*DetachOptions)) (done []Detached, found []verify.Finding, err error) {
+func (o *oldMonths) leave(t *testing.T, change func(*Options)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
-	options := DetachOptions{
+	options := Options{
 		URL: o.url, Dir: o.dir, Before: o.after(), Now: time.Now(), atOnce: 4,
 		Report: func(d Detached) { done = append(done, d) },
 		Found:  func(f verify.Finding) { found = append(found, f) },
@@ -80,13 +80,13 @@ func (o *oldMonths) leave(t *testing.T, change func(*DetachOptions)) (done []Det
 	if change != nil {
 		change(&options)
 	}
-	err = DetachViolations(t.Context(), options)
+	err = Violations(t.Context(), options)
 	return done, found, err
 }
 
-func dropRows(d *DetachOptions) { d.Drop = true }
+func dropRows(d *Options) { d.Drop = true }
 
-func (o *oldMonths) mustLeave(t *testing.T, change func(*DetachOptions)) {
+func (o *oldMonths) mustLeave(t *testing.T, change func(*Options)) {
 	t.Helper()
 	if _, found, err := o.leave(t, change); err != nil || len(found) > 0 {
 		t.Fatal(found, err)
@@ -202,7 +202,7 @@ func (o *oldMonths) immutable(t *testing.T) {
 			"'", "TRUNCATE violations",
 		"UPDATE archived_violations SET rows = 1", "DELETE FROM archived_violations", "TRUNCATE archived_violations",
 	} {
-		if _, err := o.reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
+		if _, err := o.Reads.Exec(t.Context(), change); err == nil || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: got %v, want a refusal", change, err)
 		}
 	}
@@ -211,7 +211,7 @@ func (o *oldMonths) immutable(t *testing.T) {
 	}
 	// An agent's counts that reach into the month would be wrong without its rows.
 	statement(t, o.url, "INSERT INTO violation_counts (agent_id, start_id, max_id) VALUES ('x', '"+archived+"', '"+archived+"')")
-	if _, err := o.reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", o.months[0]); err == nil ||
+	if _, err := o.Reads.Exec(t.Context(), "SELECT delete_violations($1, '00000000000000000000000000000000', 1)", o.months[0]); err == nil ||
 		!strings.Contains(err.Error(), "still counted") {
 		t.Errorf("rows that are counted are deleted: %v", err)
 	}

@@ -1,4 +1,4 @@
-package postgres
+package detach
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 )
@@ -32,7 +33,7 @@ func (d *days) foldedHeads(ctx context.Context) (map[spend.ID]spend.Hash, error)
 	var head spend.Hash
 	rows, _ := d.conn.Query(ctx, "SELECT DISTINCT ON (chain_id) chain_id, head FROM folded_chains ORDER BY chain_id, to_seq DESC")
 	// the rows return the error of Query
-	_, err := pgx.ForEachRow(rows, []any{uuid(&chainID), bytea(&head)}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{pg.UUID(&chainID), pg.Bytea(&head)}, func() error {
 		heads[chainID] = head
 		return nil
 	})
@@ -47,7 +48,7 @@ func (d *days) foldable(ctx context.Context, one day) (spans []foldSpan, err err
 	var s foldSpan
 	rows, _ := d.conn.Query(ctx, "SELECT chain_id, from_seq, to_seq, low FROM foldable_batches($1) ORDER BY chain_id", one.date)
 	// the rows return the error of Query
-	_, err = pgx.ForEachRow(rows, []any{uuid(&s.Chain), &s.From, &s.To, uuid(&s.low)}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{pg.UUID(&s.Chain), &s.From, &s.To, pg.UUID(&s.low)}, func() error {
 		spans = append(spans, s)
 		return nil
 	})
@@ -88,14 +89,14 @@ func (d *days) batches(ctx context.Context, spans []foldSpan) iter.Seq2[[]byte, 
 func (d *days) countChecks(ctx context.Context) error {
 	for complete := false; !complete; {
 		begun := time.Now()
-		_, all, err := countSome(ctx, d.conn, "SELECT count_checks($1)")
+		_, all, err := pg.CountSome(ctx, d.conn, "SELECT count_checks($1)")
 		if err != nil {
 			return fmt.Errorf("cannot count checks: %w", err)
 		}
 		if complete = all; complete {
 			return nil
 		}
-		if err := rest(ctx, begun); err != nil {
+		if err := pg.Rest(ctx, begun); err != nil {
 			return err
 		}
 	}
