@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
+	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 )
 
@@ -20,7 +21,7 @@ import (
 // notice a missing standby, for which only the end of a commit waits.
 func (s *Store) Rehearse(ctx context.Context) error {
 	fence, err := one(ctx, s, "cannot rehearse a commit", func(row pgx.CollectableRow) (f spend.Fence, err error) {
-		return f, row.Scan(uuid(&f.Epoch), &f.Stops)
+		return f, row.Scan(pg.UUID(&f.Epoch), &f.Stops)
 	}, "SELECT id, stops FROM epoch")
 	if err != nil {
 		return err

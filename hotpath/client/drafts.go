@@ -18,11 +18,7 @@ type Draft struct {
 }
 
 func (d *Draft) accept(from reply) error {
-	if d.PolicyID == "" || d.DraftHash == "" {
-		return misunderstood("it is no draft")
-	}
-	d.Body = from.body
-	return nil
+	return d.take(from, d.PolicyID != "" && d.DraftHash != "", "it is no draft")
 }
 
 // DraftReport is the backtest of a draft: it compares the draft's decisions with those made since it was

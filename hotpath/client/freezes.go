@@ -28,11 +28,7 @@ type Freeze struct {
 }
 
 func (f *Freeze) accept(from reply) error {
-	if f.FreezeID == "" || f.Status == "" {
-		return misunderstood("it is no freeze")
-	}
-	f.Body = from.body
-	return nil
+	return f.take(from, f.FreezeID != "" && f.Status != "", "it is no freeze")
 }
 
 // CreateFreeze stops everything in a scope. It is repeated only with an IdempotencyKey: without one, look with AllFreezes after

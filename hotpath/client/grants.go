@@ -31,11 +31,7 @@ type Grant struct {
 }
 
 func (g *Grant) accept(from reply) error {
-	if g.GrantID == "" || g.Status == "" {
-		return misunderstood("it is no grant")
-	}
-	g.Body = from.body
-	return nil
+	return g.take(from, g.GrantID != "" && g.Status != "", "it is no grant")
 }
 
 // CreateGrant raises the limit of a counter. It is repeated only with an IdempotencyKey: without one, look with AllGrants after

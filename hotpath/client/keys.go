@@ -94,10 +94,7 @@ func (c *Client) Self(ctx context.Context) (*Key, error) {
 }
 
 func (k *Key) accept(from reply) error {
-	if k.KeyID == "" {
-		return misunderstood("it is no API key")
-	}
-	return k.Raw.accept(from)
+	return k.take(from, k.KeyID != "", "it is no API key")
 }
 
 // Keys reads a page of the keys. It needs the admin key.

@@ -18,7 +18,13 @@ type Raw struct {
 // JSON returns Body.
 func (r Raw) JSON() []byte { return r.Body }
 
-func (r *Raw) accept(from reply) error {
+func (r *Raw) accept(from reply) error { return r.take(from, true, "") }
+
+// take keeps the JSON of an answer that has the members of what was asked for; otherwise the error says what it is not.
+func (r *Raw) take(from reply, complete bool, otherwise string) error {
+	if !complete {
+		return misunderstood(otherwise)
+	}
 	r.Body = from.body
 	return nil
 }

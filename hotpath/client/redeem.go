@@ -102,11 +102,7 @@ type RecordedRedemption struct {
 }
 
 func (r *RecordedRedemption) accept(from reply) error {
-	if r.CheckID == "" || r.RedemptionID == "" {
-		return misunderstood("it is no redemption")
-	}
-	r.Body = from.body
-	return nil
+	return r.take(from, r.CheckID != "" && r.RedemptionID != "", "it is no redemption")
 }
 
 // Doubt says why it is unknown what became of a check. Both fields may be empty.

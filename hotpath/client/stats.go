@@ -22,11 +22,7 @@ type Stats struct {
 }
 
 func (s *Stats) accept(from reply) error {
-	if s.Step == "" {
-		return misunderstood("numbers of checks have no step")
-	}
-	s.Body = from.body
-	return nil
+	return s.take(from, s.Step != "", "numbers of checks have no step")
 }
 
 // Stats reads how many checks there were, by decision and over time.

@@ -24,11 +24,7 @@ type Sums struct {
 }
 
 func (s *Sums) accept(from reply) error {
-	if s.Amounts == nil {
-		return misunderstood("sums of checks have no amounts")
-	}
-	s.Body = from.body
-	return nil
+	return s.take(from, s.Amounts != nil, "sums of checks have no amounts")
 }
 
 // Sums adds up the amounts of checks by currency and decision. If Since is set, these are the newest 100,000

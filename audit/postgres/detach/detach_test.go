@@ -349,7 +349,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 // TestArchivedApprovals: a day on which people were asked is archived once all of that is over; then it has no approvals.
 func TestArchivedApprovals(t *testing.T) {
 	url := migrated(t)
-	s := open(t, url, true)
+	s := open(t, url)
 	f := newFence(t, s)
 	ask := func(days int) *spend.Check {
 		c := minimal(f)
