@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -115,6 +116,13 @@ func TestReopenedApprovalOfAnEarlierCheck(t *testing.T) {
 		ann.approve(asked.Payment.Approval)
 		f.post(0, "p", fmt.Sprintf(askRules, 150))
 		p.must("blocked, with an approval", act, hotpath.PaymentRequest{}, audit.PaymentWaiting, false)
+		other := f.check(0, refundOf(t, "10", "of another")).answer.Check
+		hash, own := spend.ActionHash(other), hotpath.PaymentRequest{Key: "order"}
+		r := hotpath.Request{Access: hotpath.AccessOf(p.own), ID: "req_000000000000", Started: time.Now(), Payment: &own}
+		_, _, err := f.nodes[0].Redeem(t.Context(), r, other, true, hotpath.Redemption{ActionHash: &hash})
+		if taken, is := errors.AsType[*hotpath.PaymentTakenError](err); !is || taken.Status != audit.PaymentWaiting {
+			t.Errorf("a payment that may be approved is redeemed with another check: %v", err)
+		}
 		f.post(0, "p", fmt.Sprintf(askRules, 1000))
 		ann.patch(0, audit.KeyChange{Active: new(false)})
 		again := p.must("reopened", act, hotpath.PaymentRequest{}, audit.PaymentWaiting, false)
