@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"spendgate/audit/spend"
@@ -71,6 +72,12 @@ func (s FreezeScope) Folded() FreezeScope {
 	return s
 }
 
+// Inside reports whether the scope is inside the bindings of a key.
+func (s FreezeScope) Inside(g *spend.Grants) bool {
+	return g.PolicyIDs == nil && g.AgentIDs == nil ||
+		s.Kind == FreezePolicy && slices.Contains(g.PolicyIDs, s.Value) || s.Kind == FreezeAgent && slices.Contains(g.AgentIDs, s.Value)
+}
+
 // Hash identifies the scope in the record.
 func (s FreezeScope) Hash() spend.Hash {
 	folded := s.Folded()
@@ -131,6 +138,8 @@ type Release struct {
 	At   time.Time
 	Name string // of a person who has signed in
 	Seq  int64  // of its change
+
+	Lapsed bool // whether the key might not release that freeze at some time since, until its last change
 }
 
 // Party returns who released.
@@ -296,6 +305,22 @@ func FreezesOf(changes []Change) ([]Freeze, error) {
 		}
 	}
 	return all, nil
+}
+
+// Lapse marks the release by the changes of its key, which are in their order.
+func (r *Release) Lapse(scope FreezeScope, changes []Change) error {
+	var before KeyStanding
+	for i := range changes {
+		c := &changes[i]
+		if c.Seq > r.Seq && !(before.Active && mayRelease(&before.Grants, scope, c.At)) {
+			r.Lapsed = true
+		}
+		var err error
+		if before, err = StandingOf(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // IsFreeze reports whether the change is of a freeze.

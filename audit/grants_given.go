@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +25,25 @@ type KeyStanding struct {
 	Active       bool
 	Grants       spend.Grants
 	GranterSince int64 // the last change after which it may grant, and before which it might not; 0: none
+}
+
+// StandingOf returns what a key became by a change of it. GranterSince is 0 unless this is the change.
+func StandingOf(c *Change) (at KeyStanding, err error) {
+	var said struct {
+		Active  bool `json:"active"`
+		Granter bool `json:"granter"`
+	}
+	if at.Grants, err = spend.ParseGrants(c.Details); err == nil {
+		err = json.Unmarshal([]byte(c.Details), &said)
+	}
+	if err != nil {
+		return at, fmt.Errorf("cannot read a change of key %s: %w", c.Subject, err)
+	}
+	if at.Active = said.Active; said.Granter {
+		at.GranterSince = c.Seq
+	}
+	at.Party = Party{KeyID: c.Subject, Principal: at.Grants.Principal, Owner: at.Grants.Owner}
+	return at, nil
 }
 
 // Given is what open grants add to the limits of a counter.

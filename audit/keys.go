@@ -56,6 +56,15 @@ func mayGrant(g *spend.Grants, at time.Time) bool {
 	return g.Permitted().Has(spend.BudgetsGrant) && g.PolicyIDs == nil && g.AgentIDs == nil && !g.Expired(at)
 }
 
+// MayRelease reports whether the key may release freezes of a scope at a time (S87).
+func (k *Key) MayRelease(scope FreezeScope, at time.Time) bool {
+	return k.Active && mayRelease(&k.Grants, scope, at)
+}
+
+func mayRelease(g *spend.Grants, scope FreezeScope, at time.Time) bool {
+	return g.Permitted().Has(spend.FreezesRelease) && scope.Inside(g) && !g.Expired(at)
+}
+
 // MayDecide reports whether an approval of a check counts that the key gave (S92).
 func (k *Key) MayDecide(asked *spend.Check, at time.Time) bool {
 	return k.Active && MayStillDecide(&k.Grants, asked.Action.PolicyID, asked.Action.AgentID, at)

@@ -71,6 +71,17 @@ type Access struct{ key *key }
 // AccessOf is the access of a key.
 func AccessOf(k *audit.Key) Access { return Access{newKey(k, spend.PrefixKey)} }
 
+// current returns the caller's access by what their key may do in a view: it may have changed since they were admitted.
+func (v *view) current(access Access, scope spend.Scopes, now func() time.Time) (Access, error) {
+	if k := v.named[access.keyID()]; k != nil {
+		if err := k.inForce(now); err != nil {
+			return access, err
+		}
+		access = Access{k}
+	}
+	return access, access.permit(scope)
+}
+
 // KeyHash returns the hash of the caller's key.
 func (a Access) KeyHash() spend.Hash { return a.key.Hash }
 

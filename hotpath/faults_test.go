@@ -31,7 +31,7 @@ type faultyStore struct {
 	looked func()                      // before payments are looked up
 	read   func()                      // after payments were read, before their checks are
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
-	write  func()                      // once, before a version is written
+	write  func()                      // once, before a version, a freeze or its release is written
 
 	unread     func() // before an unread redemption
 	unanswered bool   // checks of unread redemptions do not come back from commits
@@ -108,11 +108,25 @@ func (s *faultyStore) CreatePolicy(ctx context.Context, by audit.Actor, p *audit
 	if s.keys != nil {
 		return s.keys(ctx)
 	}
+	s.writing()
+	return s.Store.CreatePolicy(ctx, by, p, b, now)
+}
+
+func (s *faultyStore) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (*audit.Freeze, bool, error) {
+	s.writing()
+	return s.Store.CreateFreeze(ctx, by, f)
+}
+
+func (s *faultyStore) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.FreezeRelease) error {
+	s.writing()
+	return s.Store.ReleaseFreeze(ctx, by, r)
+}
+
+func (s *faultyStore) writing() {
 	if write := s.write; write != nil {
 		s.write = nil
 		write()
 	}
-	return s.Store.CreatePolicy(ctx, by, p, b, now)
 }
 
 func (s *faultyStore) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {

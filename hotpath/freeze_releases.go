@@ -10,11 +10,12 @@ import (
 	"spendgate/audit/spend"
 )
 
-// counted returns the people whose release of the freeze counts now: of each person the first release.
-func (a *Authorizer) counted(v *view, f *audit.Freeze) (people []audit.Party) {
+// counted returns the people whose release of the freeze counts now, each once.
+func (a *Authorizer) counted(v *view, f *audit.Freeze) (people []audit.Person) {
+	record := v.record()
 	for i := range f.Releases {
 		r := &f.Releases[i]
-		by := r.Party()
+		by := record.PersonOf(r, asOfNow)
 		if a.releases(v, r, f.Scope) && !slices.ContainsFunc(people, by.Shares) {
 			people = append(people, by)
 		}
@@ -23,12 +24,11 @@ func (a *Authorizer) counted(v *view, f *audit.Freeze) (people []audit.Party) {
 }
 
 // releases reports whether a release counts by a view, as a decision would (S92): a key may release freezes of that scope now
-// and was not stopped since, and nobody is the frozen principal by now. A session may release, as it could then.
+// and might ever since, and nobody is the frozen principal by now. A session may release, as it could then.
 func (a *Authorizer) releases(v *view, r *audit.Release, scope audit.FreezeScope) bool {
 	by := r.Party()
 	if k := v.named[by.KeyID]; k != nil {
-		if k.inForce(a.now) != nil || max(k.Stopped, k.GranterSince) > r.Seq ||
-			!k.scopes.Has(spend.FreezesRelease) || !(Access{k}).freezesInside(scope) {
+		if r.Lapsed || !k.MayRelease(scope, a.now()) {
 			return false
 		}
 		by = k.party()
@@ -39,21 +39,21 @@ func (a *Authorizer) releases(v *view, r *audit.Release, scope audit.FreezeScope
 }
 
 // ReleaseFreeze records the caller's release of a freeze, and replayed if the same person released it before. The freeze ends
-// with the last release that is required. Errors: ErrFreezeNotFound, a *ForbiddenError, ErrFreezeNotActive, ErrFreezeOwn.
+// with the last release that is required. Errors: ErrKeyInactive, ErrKeyExpired, ErrFreezeNotFound, a *ForbiddenError,
+// ErrFreezeNotActive, ErrFreezeOwn.
 func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.Actor, id spend.ID, note string) (FreezeView, bool, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	by = access.actor(a, by)
-	if access.key != nil {
-		by.Owner = access.key.Grants.Owner
-	}
-	name, _ := access.person()
 	for range maxReclaims {
+		v := a.catalog.view() // no newer than the freeze, which says whether releases lapsed
+		access, err := v.current(access, spend.FreezesRelease, a.now)
+		if err != nil {
+			return FreezeView{}, false, err
+		}
 		f, err := a.readFreeze(stored, access, id)
 		if err != nil {
 			return FreezeView{}, false, err
 		}
-		v := a.catalog.view()
 		completes, replayed, err := a.mayReleaseFreeze(v, access, f)
 		if err != nil || replayed {
 			if replayed { // the first request may not have raised the generation yet
@@ -61,6 +61,11 @@ func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.
 			}
 			return a.viewFreeze(f), replayed, err
 		}
+		by := access.actor(a, by)
+		if access.key != nil {
+			by.Owner = access.key.Grants.Owner
+		}
+		name, _ := access.person()
 		err = a.store.ReleaseFreeze(stored, by, audit.FreezeRelease{Freeze: f, Keys: v.number, Note: note, Name: name, Completes: completes})
 		if errors.Is(err, audit.ErrStaleFreeze) {
 			if err := a.catalog.reload(stored); err != nil {
@@ -97,17 +102,17 @@ func (a *Authorizer) mayReleaseFreeze(v *view, access Access, f *audit.Freeze) (
 	if !access.freezesInside(f.Scope) {
 		return false, false, &ForbiddenError{"the key freezes and releases only what it is bound to"}
 	}
-	by := audit.Party{KeyID: access.key.name, Principal: access.principal(), Owner: access.key.Grants.Owner}
-	counted := a.counted(v, f)
+	by, counted := access.key.party(), a.counted(v, f)
+	again := slices.ContainsFunc(counted, audit.Person{by, by}.Shares)
 	switch {
-	case slices.ContainsFunc(counted, by.Shares):
+	case again && (f.Status != audit.FreezeActive || len(counted) < a.releasesRequired):
 		return false, true, nil
 	case f.Status != audit.FreezeActive:
 		return false, false, ErrFreezeNotActive
 	case f.Scope.Kind == audit.FreezePrincipal && v.isOf(by, f.Scope.Folded().Value):
 		return false, false, ErrFreezeOwn
 	}
-	return len(counted)+1 >= a.releasesRequired, false, nil
+	return again || len(counted)+1 >= a.releasesRequired, false, nil
 }
 
 func byAdmin(r audit.Release) bool { return r.By.Kind() == audit.KindAdmin }

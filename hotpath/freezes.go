@@ -114,6 +114,13 @@ func (a *Authorizer) createFreeze(
 	}
 	for range maxReclaims {
 		v := a.catalog.view()
+		access, err := v.current(access, spend.FreezesWrite, a.now)
+		if err == nil {
+			err = access.mayFreeze(asked.Scope)
+		}
+		if err != nil {
+			return nil, false, err
+		}
 		active, own := 0, 0
 		for _, f := range v.freezes.all() {
 			if !f.Until.IsZero() && !now.Before(f.Until) {
@@ -128,7 +135,7 @@ func (a *Authorizer) createFreeze(
 		if bounded && active >= audit.MaxFreezes || access.freezesItself() && own > 0 {
 			return nil, false, ErrTooManyFreezes
 		}
-		if asked.Seen = -1; access.freezesItself() || bounded && active+maxReclaims >= audit.MaxFreezes {
+		if asked.Seen = -1; access.key != nil {
 			asked.Seen = v.stops
 		}
 		created, replayed, err = a.store.CreateFreeze(ctx, by, asked.NewFreeze)
@@ -185,11 +192,7 @@ func (a Access) mayFreeze(scope audit.FreezeScope) error {
 
 // freezesInside reports whether the scope is inside the bindings of the key.
 func (a Access) freezesInside(scope audit.FreezeScope) bool {
-	if a.key == nil || a.key.Grants.PolicyIDs == nil && a.key.Grants.AgentIDs == nil {
-		return true
-	}
-	return scope.Kind == audit.FreezePolicy && slices.Contains(a.key.Grants.PolicyIDs, scope.Value) ||
-		scope.Kind == audit.FreezeAgent && slices.Contains(a.key.Grants.AgentIDs, scope.Value)
+	return a.key == nil || scope.Inside(&a.key.Grants)
 }
 
 // seesFreeze reports whether the caller may read a freeze: inside of its bindings, and what stops it.
@@ -285,7 +288,7 @@ func (a *Authorizer) ListFreezes(ctx context.Context, access Access, q audit.Fre
 func (a *Authorizer) viewFreeze(f *audit.Freeze) FreezeView {
 	shown := FreezeView{Freeze: f, Required: a.releasesRequired}
 	if f.Status == audit.FreezeActive {
-		shown.Missing = max(0, a.releasesRequired-len(a.counted(a.catalog.view(), f)))
+		shown.Missing = max(1, a.releasesRequired-len(a.counted(a.catalog.view(), f)))
 	}
 	return shown
 }

@@ -177,6 +177,37 @@ func TestFreezeOfASession(t *testing.T) {
 	})
 }
 
+// S87, G5: who may not freeze, or release, any more when it would be recorded does not.
+func TestFreezeByADeactivatedKey(t *testing.T) {
+	eachBackend(t, 2, func(t *testing.T, f *fleet) {
+		all := audit.FreezeScope{Kind: audit.FreezeAll}
+		frozen := f.freeze(0, audit.FreezeAll, "")
+		for name, change := range ends() {
+			for what, act := range map[string]func(person) error{
+				"freezes": func(p person) error {
+					asked := hotpath.FreezeAsked{NewFreeze: audit.NewFreeze{Scope: all, Reason: "it runs wild"}}
+					_, _, err := f.nodes[0].Freeze(t.Context(), p.access, audit.Actor{}, asked)
+					return err
+				},
+				"releases": func(p person) error {
+					_, _, err := f.nodes[0].ReleaseFreeze(t.Context(), p.access, audit.Actor{}, frozen.ID, "mended")
+					return err
+				},
+			} {
+				p := f.person(name)
+				f.nodes[0].faults.write = func() { p.patch(1, change[0]) }
+				if err := act(p); !forbidden(err) && !errors.Is(err, hotpath.ErrKeyInactive) && !errors.Is(err, hotpath.ErrKeyExpired) {
+					t.Errorf("%s %s: %v", name, what, err)
+				}
+			}
+		}
+		page, _, err := f.store.ListFreezes(t.Context(), audit.FreezeQuery{Limit: 9})
+		if err != nil || len(page) != 1 || page[0].Status != audit.FreezeActive {
+			t.Errorf("%+v, %v", page, err)
+		}
+	})
+}
+
 // S87: a repeated request brings a freeze, or a release, into force whose first request was recorded, and got no further.
 func TestRepeatedFreeze(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

@@ -194,19 +194,18 @@ func (a *Authorizer) changeGrant(
 ) (replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
-	by = access.actor(a, by)
-	if access.key != nil {
-		by.Owner = access.key.Grants.Owner
-	}
 	if err := a.prove(stored); err != nil { // without Redis nothing is recorded
 		return false, err
 	}
 	for range maxReclaims {
 		v := a.catalog.view()
-		if k := v.named[access.keyID()]; k != nil { // it may have changed since it was admitted
-			if access = (Access{k}); k.inForce(a.now) != nil {
-				return false, k.inForce(a.now)
-			}
+		access, err := v.current(access, spend.BudgetsGrant, a.now)
+		if err != nil {
+			return false, err
+		}
+		by := access.actor(a, by)
+		if access.key != nil {
+			by.Owner = access.key.Grants.Owner
 		}
 		c, err := judge(stored, v, access)
 		if err != nil || c.Terms == nil {

@@ -14,6 +14,7 @@ func freezeTests() []test {
 	return []test{
 		{"FreezeIsFinal", freezeIsFinal},
 		{"FreezeCourse", freezeCourse},
+		{"FreezeReleaseLapses", releaseLapses},
 		{"FreezeEnds", freezeEnds},
 		{"FreezesAreListed", freezesAreListed},
 		{"KeyStopIsFinal", keyStopIsFinal},
@@ -121,6 +122,31 @@ func freezeCourse(t *testing.T, s Subject) {
 	}
 	if _, err := s.Freeze(ctx, spend.NewID(now())); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("an unknown freeze: %v", err)
+	}
+}
+
+// releaseLapses shows a release by a key that may release no more, and may again.
+func releaseLapses(t *testing.T, s Subject) {
+	ctx, k := t.Context(), newKey()
+	k.Grants = spend.Grants{Scopes: spend.FreezesRelease}
+	must(t, s.CreateKey(ctx, actor(), k))
+	f := mustFreeze(t, s, newFreeze(audit.FreezeScope{Kind: audit.FreezeAll}))
+	by := audit.Actor{KeyID: k.ID.Text(spend.PrefixKey), RequestID: "r"}
+	changes, err := s.ConfigChanges(ctx, 0)
+	must(t, err)
+	must(t, s.ReleaseFreeze(ctx, by, audit.FreezeRelease{Freeze: f, Keys: changes.Generation}))
+	for _, step := range []struct {
+		change audit.KeyChange
+		lapsed bool
+	}{{audit.KeyChange{Name: new("n")}, false}, {audit.KeyChange{Active: new(false)}, false}, {audit.KeyChange{Active: new(true)}, true}} {
+		_, err := s.UpdateKey(ctx, actor(), k.ID, step.change)
+		must(t, err)
+		one, err := s.Freeze(ctx, f.ID)
+		must(t, err)
+		page, _, err := s.ListFreezes(ctx, audit.FreezeQuery{Limit: 1})
+		if err != nil || one.Releases[0].Lapsed != step.lapsed || page[0].Releases[0].Lapsed != step.lapsed {
+			t.Errorf("after %+v: %+v, listed %+v, %v", step.change, one, page, err)
+		}
 	}
 }
 

@@ -34,12 +34,11 @@ func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, er
 // KeyParties implements audit.Keys.
 func (s *Store) KeyParties(ctx context.Context) ([]audit.Party, error) {
 	return list(ctx, s, "cannot read who keys were", func(row Row) (p audit.Party, err error) {
-		var details string
-		if err := row.Scan(&p.KeyID, &details); err != nil {
+		var c audit.Change
+		if err := row.Scan(&c.Subject, &c.Details); err != nil {
 			return p, err
 		}
-		g, err := spend.ParseGrants(details)
-		p.Principal, p.Owner = g.Principal, g.Owner
-		return p, err
+		at, err := audit.StandingOf(&c)
+		return at.Party, err
 	}, "SELECT subject, details FROM changes WHERE kind IN ('key.created', 'key.changed')")
 }

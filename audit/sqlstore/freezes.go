@@ -19,7 +19,26 @@ func scanSubject(row Row) (c audit.Change, err error) {
 
 // Freeze implements audit.Freezes.
 func (s *Store) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) {
-	return subject(ctx, s, id.Text(spend.PrefixFreeze), audit.FreezesOf)
+	f, err := subject(ctx, s, id.Text(spend.PrefixFreeze), audit.FreezesOf)
+	if err == nil {
+		err = s.lapse(ctx, f)
+	}
+	return f, err
+}
+
+// lapse marks the releases of a freeze by the changes of their keys.
+func (s *Store) lapse(ctx context.Context, f *audit.Freeze) error {
+	for i := range f.Releases {
+		r := &f.Releases[i]
+		changes, err := list(ctx, s, "cannot read the changes of a key", scanSubject, selectSubjects+"WHERE c.subject = $1 ORDER BY c.seq", r.By.KeyID)
+		if err == nil {
+			err = r.Lapse(f.Scope, changes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BudgetGrant implements audit.BudgetGrants.
@@ -85,7 +104,13 @@ func (s *Store) ListFreezes(ctx context.Context, q audit.FreezeQuery) (page []au
 		w.text += " AND " + not + `EXISTS (SELECT 1 FROM changes AS e
 			WHERE e.subject = b.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 	}
-	return subjects(ctx, s, audit.FreezeCreated, w, q.Limit, audit.FreezesOf)
+	page, more, err = subjects(ctx, s, audit.FreezeCreated, w, q.Limit, audit.FreezesOf)
+	for i := range page {
+		if err == nil && page[i].Status == audit.FreezeActive {
+			err = s.lapse(ctx, &page[i])
+		}
+	}
+	return page, more, err
 }
 
 // FreezeReach implements audit.Freezes.

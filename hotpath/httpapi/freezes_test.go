@@ -26,6 +26,7 @@ func (d *described) freezes(admin string) {
 
 // releasesCount: a release counts only as long as a decision would (S92).
 func (d *described) releasesCount(admin, reader string) {
+	const scopes = `"scopes":["freezes:read","freezes:release"]`
 	var path string
 	missing := func(what string, want int) {
 		d.t.Helper()
@@ -33,24 +34,43 @@ func (d *described) releasesCount(admin, reader string) {
 			d.t.Errorf("%s: %s, want %d missing", what, got, want)
 		}
 	}
-	for what, change := range map[string][2]string{
-		"deactivated": {`{"active":false}`, `{"active":true}`},
-		"no scope":    {`{"role":"auditor"}`, `{"role":"approver"}`},
-		"bound":       {`{"policy_ids":["p"]}`, `{"policy_ids":null}`},
-		"the frozen":  {`{"owner":"Bot"}`, `{"owner":null}`},
+	key := func(principal string) (header, path string) {
+		made := d.send("POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"principal":"`+principal+`",`+scopes+`}`, 201, true, admin)
+		return "X-API-Key: " + field(d.t, made, "api_key"), "/v1/keys/" + field(d.t, made, "key_id")
+	}
+	for what, c := range map[string]struct {
+		change, mend string
+		lost, mended int // how many are missing then
+	}{
+		"deactivated":  {`{"active":false,"keep_open":true}`, `{"active":true}`, 2, 2},
+		"no scope":     {`{"scopes":["freezes:read"]}`, `{` + scopes + `}`, 2, 2},
+		"bound":        {`{"policy_ids":["p"]}`, `{"policy_ids":null}`, 2, 2},
+		"the frozen":   {`{"owner":"Bot"}`, `{"owner":null}`, 2, 1},
+		"renamed":      {`{"name":"m"}`, `{"principal":"dora 2"}`, 1, 1},
+		"somebody now": {`{"principal":"emil"}`, `{"principal":"dora"}`, 1, 1},
 	} {
-		made := d.send("POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,"role":"approver","principal":"dora"}`, 201, true, admin)
-		dora, keyPath := "X-API-Key: "+field(d.t, made, "api_key"), "/v1/keys/"+field(d.t, made, "key_id")
+		dora, keyPath := key("dora")
+		emil, _ := key("emil")
 		second := d.send("POST", "/v1/freezes", `{"scope":{"principal":"bot"},"reason":"r"}`, 201, true, admin, "X-API-Key: -")
 		path = "/v1/freezes/" + field(d.t, second, "freeze_id")
 		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, dora)
 		missing("released by one", 1)
-		d.send("PATCH", keyPath, change[0], 200, true, admin)
-		missing(what, 2)
-		d.send("PATCH", keyPath, change[1], 200, true, admin)
-		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, dora)
-		missing(what+" and mended", 1)
-		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, admin, "X-API-Key: -")
+		d.send("PATCH", keyPath, c.change, 200, true, admin)
+		missing(what, c.lost)
+		if c.lost > c.mended || what == "somebody now" { // then emil's does not complete it
+			d.send("POST", path+"/release", `{"note":"n"}`, 200, true, emil)
+			missing(what+", and another", 1)
+		}
+		d.send("PATCH", keyPath, c.mend, 200, true, admin)
+		missing(what+", and mended", c.mended)
+		d.send("POST", path+"/release", `{"note":"n"}`, 200, true, emil)
+		if c.mended > 1 {
+			missing(what+", mended, and another", 1)
+			d.send("POST", path+"/release", `{"note":"n"}`, 200, true, dora)
+		}
+		if got := d.send("GET", path, "", 200, true, reader); !strings.Contains(got, `"status":"released"`) {
+			d.t.Errorf("%s, released by two who count: %s", what, got)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 package job
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"spendgate/audit"
@@ -79,23 +79,13 @@ func (r *run) readKey(ctx context.Context, keys keyHistory, keyID string) error 
 			if q.After = c.Seq; c.Subject != keyID { // made with it
 				continue
 			}
-			var said struct {
-				Active  bool `json:"active"`
-				Granter bool `json:"granter"`
-			}
-			grants, err := spend.ParseGrants(c.Details)
-			if err == nil {
-				err = json.Unmarshal([]byte(c.Details), &said)
-			}
+			standing, err := audit.StandingOf(c)
 			if err != nil {
-				return fmt.Errorf("cannot read a change of key %s: %w", keyID, err)
+				return err
 			}
-			if said.Granter {
-				granterSince = c.Seq
-			}
-			party := audit.Party{KeyID: keyID, Principal: grants.Principal, Owner: grants.Owner}
-			keys[keyID] = append(keys[keyID],
-				keySince{c.Seq, audit.KeyStanding{Party: party, Active: said.Active, Grants: grants, GranterSince: granterSince}})
+			granterSince = cmp.Or(standing.GranterSince, granterSince)
+			standing.GranterSince = granterSince
+			keys[keyID] = append(keys[keyID], keySince{c.Seq, standing})
 		}
 		if len(changes) < q.Limit {
 			return nil
