@@ -109,11 +109,10 @@ const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, f
 	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, 0, '', '', ''
 		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
 	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '', '' FROM keys WHERE generation > $1
-	UNION ALL ` + selectStopping + ` c.kind LIKE 'freeze.%' AND c.seq > $1 AND $1 > 0
+	UNION ALL ` + selectStopping + ` c.kind LIKE 'freeze.%' AND c.seq > $1 AND ($1 > 0 OR c.kind = 'freeze.created' AND NOT EXISTS (
+			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended')))
 	UNION ALL ` + selectStopping + ` c.kind LIKE 'grant.%' AND c.seq > $1
-		AND from_ms((c.details::jsonb ->> 'until_ms')::bigint) > now() - interval '1 minute'
-	UNION ALL ` + selectStopping + ` c.kind = 'freeze.created' AND $1 = 0 AND NOT EXISTS (
-			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
+		AND from_ms((c.details::jsonb ->> 'until_ms')::bigint) > now() - interval '1 minute'`
 
 const selectStopping = `SELECT c.kind, c.seq, NULL, NULL, c.subject, 0, false, c.at, NULL, NULL, 0, 0, c.details, coalesce(c.principal, ''),
 		coalesce(c.key_id, '')

@@ -81,7 +81,8 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 func freezeRestored(ctx context.Context, conn *pgx.Conn) (id spend.ID, err error) {
 	by := audit.Restorer()
 	var name string
-	err = conn.QueryRow(ctx, `SELECT c.subject FROM changes AS c WHERE c.kind = 'freeze.created' AND c.actor = 'system' AND c.principal = $1
+	err = conn.QueryRow(ctx, `SELECT c.subject FROM changes AS c WHERE c.kind LIKE 'freeze.%'
+			AND c.kind = 'freeze.created' AND c.actor = 'system' AND c.principal = $1
 			AND NOT EXISTS (SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind <> 'freeze.created')
 		ORDER BY c.seq LIMIT 1`, by.Principal).Scan(&name)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"spendgate/audit"
@@ -67,8 +68,9 @@ func subject[T any](ctx context.Context, s *Store, name string, of func([]audit.
 func subjects[T any](
 	ctx context.Context, s *Store, kind audit.ChangeKind, w where, limit int, of func([]audit.Change) ([]T, error),
 ) (page []T, more bool, err error) {
+	stem, _, _ := strings.Cut(string(kind), ".") // the index has all changes of such subjects
 	changes, err := list(ctx, s, "cannot list the subjects of "+string(kind), scanSubject, selectSubjects+
-		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind = '"+string(kind)+"'"+w.text+
+		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind LIKE '"+stem+".%' AND kind = '"+string(kind)+"'"+w.text+
 		fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY c.seq", limit+1), w.args...)
 	if err != nil {
 		return nil, false, err

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -170,9 +169,7 @@ func (c *Client) decide(ctx context.Context, approvalID, decision, actionHash, n
 		Note       string `json:"note,omitempty"`
 	}{actionHash, note}
 	// Repeating the same decision is a replay.
-	return fetch[Approval](ctx, c, request{
-		method: http.MethodPost, path: approvalPath(approvalID) + decision, content: body, repeatable: true,
-	})
+	return fetch[Approval](ctx, c, post(approvalPath(approvalID)+decision, body))
 }
 
 func approvalPath(approvalID string) string { return "/v1/approvals/" + url.PathEscape(approvalID) }

@@ -167,7 +167,7 @@ func await[T interface{ Ended() bool }](ctx context.Context, read func() (T, err
 
 // CancelBacktest cancels a backtest that has not ended.
 func (c *Client) CancelBacktest(ctx context.Context, id string) (*Backtest, error) {
-	return fetch[Backtest](ctx, c, request{method: http.MethodPost, path: backtestPath(id) + "/cancel", repeatable: true})
+	return fetch[Backtest](ctx, c, post(backtestPath(id)+"/cancel", nil))
 }
 
 // BacktestQuery selects backtests; all fields may be empty.

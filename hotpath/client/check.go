@@ -190,7 +190,7 @@ func (c *Client) Simulate(ctx context.Context, policyID string, actions []Action
 		PolicyID string   `json:"policy_id"`
 		Actions  []Action `json:"actions"`
 	}{policyID, all}
-	s, err := fetch[Simulation](ctx, c, request{method: http.MethodPost, path: "/v1/simulate", content: body, repeatable: true})
+	s, err := fetch[Simulation](ctx, c, post("/v1/simulate", body))
 	if err == nil && len(s.Results) != len(actions) {
 		return nil, misunderstood(fmt.Sprintf("%d results of %d actions", len(s.Results), len(actions)))
 	}

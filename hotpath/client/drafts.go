@@ -96,13 +96,13 @@ type DraftDecision struct {
 // ApproveDraft approves the draft with that hash beside the version in force (S80), and
 // returns the draft with its approvals. Approving again is a replay.
 func (c *Client) ApproveDraft(ctx context.Context, policyID string, d DraftDecision) (*Draft, error) {
-	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/approve", content: d, repeatable: true})
+	return fetch[Draft](ctx, c, post(draftPath(policyID)+"/approve", d))
 }
 
 // RejectDraft rejects the draft with that hash, so that its approvals do not count until it is put again (S93), and returns
 // the draft. Rejecting again is a replay.
 func (c *Client) RejectDraft(ctx context.Context, policyID string, d DraftDecision) (*Draft, error) {
-	return fetch[Draft](ctx, c, request{method: http.MethodPost, path: draftPath(policyID) + "/reject", content: d, repeatable: true})
+	return fetch[Draft](ctx, c, post(draftPath(policyID)+"/reject", d))
 }
 
 // PromoteDraft makes the draft of a policy its next version if the given version is in force; else the

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -34,10 +33,7 @@ func (f *Freeze) accept(from reply) error {
 // CreateFreeze stops everything in a scope. It is repeated only with an IdempotencyKey: without one, look with AllFreezes after
 // an error other than an *Error with a 4xx status.
 func (c *Client) CreateFreeze(ctx context.Context, f NewFreeze) (*Freeze, error) {
-	return fetch[Freeze](ctx, c, request{
-		method: http.MethodPost, path: "/v1/freezes", content: f, status: http.StatusCreated, again: http.StatusOK,
-		repeatable: f.IdempotencyKey != "",
-	})
+	return fetch[Freeze](ctx, c, create("/v1/freezes", f, f.IdempotencyKey != ""))
 }
 
 func freezePath(id string) string { return "/v1/freezes/" + url.PathEscape(id) }
@@ -49,9 +45,7 @@ func (c *Client) Freeze(ctx context.Context, freezeID string) (*Freeze, error) {
 
 // ReleaseFreeze releases a freeze, alone or as one of the people who are required. Releasing again is a replay.
 func (c *Client) ReleaseFreeze(ctx context.Context, freezeID, note string) (*Freeze, error) {
-	return fetch[Freeze](ctx, c, request{
-		method: http.MethodPost, path: freezePath(freezeID) + "/release", content: map[string]string{"note": note}, repeatable: true,
-	})
+	return fetch[Freeze](ctx, c, post(freezePath(freezeID)+"/release", map[string]string{"note": note}))
 }
 
 // FreezeQuery selects freezes; all fields may be empty.

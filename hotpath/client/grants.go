@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -37,10 +36,7 @@ func (g *Grant) accept(from reply) error {
 // CreateGrant raises the limit of a counter. It is repeated only with an IdempotencyKey: without one, look with AllGrants after
 // an error other than an *Error with a 4xx status.
 func (c *Client) CreateGrant(ctx context.Context, g NewGrant) (*Grant, error) {
-	return fetch[Grant](ctx, c, request{
-		method: http.MethodPost, path: "/v1/grants", content: g, status: http.StatusCreated, again: http.StatusOK,
-		repeatable: g.IdempotencyKey != "",
-	})
+	return fetch[Grant](ctx, c, create("/v1/grants", g, g.IdempotencyKey != ""))
 }
 
 func grantPath(id string) string { return "/v1/grants/" + url.PathEscape(id) }
@@ -65,7 +61,7 @@ func decideGrant(id, verb, note string) request {
 	if note != "" {
 		content["note"] = note
 	}
-	return request{method: http.MethodPost, path: grantPath(id) + verb, content: content, repeatable: true}
+	return post(grantPath(id)+verb, content)
 }
 
 // GrantQuery selects grants; all fields may be empty.

@@ -80,9 +80,7 @@ type Outcome struct {
 // ReportOutcome reports the outcome of an allowed check. Repeating the same report gives the same
 // outcome. After any error other than an *Error the report may be recorded, and should be sent again.
 func (c *Client) ReportOutcome(ctx context.Context, checkID string, report OutcomeReport) (*Outcome, error) {
-	return fetch[Outcome](ctx, c, request{
-		method: http.MethodPost, path: outcomePath(checkID), content: report, status: http.StatusCreated, again: http.StatusOK, repeatable: true,
-	})
+	return fetch[Outcome](ctx, c, create(outcomePath(checkID), report, true))
 }
 
 // GetOutcome reads the last report about a check.

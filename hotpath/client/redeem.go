@@ -115,10 +115,7 @@ type Doubt struct {
 // ReportInDoubt reports that it is unknown whether the action of a check that this client redeemed
 // was carried out.
 func (c *Client) ReportInDoubt(ctx context.Context, checkID string, doubt Doubt) (*RecordedRedemption, error) {
-	return fetch[RecordedRedemption](ctx, c, request{
-		method: http.MethodPost, path: checkPath(checkID) + "/in-doubt", content: doubt, status: http.StatusCreated, again: http.StatusOK,
-		repeatable: true,
-	})
+	return fetch[RecordedRedemption](ctx, c, create(checkPath(checkID)+"/in-doubt", doubt, true))
 }
 
 func checkPath(checkID string) string { return "/v1/checks/" + url.PathEscape(checkID) }

@@ -46,6 +46,18 @@ type request struct {
 	ifMatch string
 }
 
+// post is a request that has the same effect if it is sent twice.
+func post(path string, content any) request {
+	return request{method: http.MethodPost, path: path, content: content, repeatable: true}
+}
+
+// create is a request that records something; where that is recorded already, the answer is 200.
+func create(path string, content any, repeatable bool) request {
+	return request{
+		method: http.MethodPost, path: path, content: content, status: http.StatusCreated, again: http.StatusOK, repeatable: repeatable,
+	}
+}
+
 // reply is a success.
 type reply struct {
 	header http.Header

@@ -63,11 +63,9 @@ CREATE TABLE changes (
 
 CREATE INDEX changes_subject ON changes (subject, seq);
 CREATE INDEX changes_position ON changes (position) WHERE position > '0';
-CREATE INDEX changes_freezes ON changes (seq) WHERE kind = 'freeze.created';
-CREATE INDEX changes_of_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
-CREATE INDEX changes_grants ON changes (seq) WHERE kind = 'grant.created';
+CREATE INDEX changes_freezes ON changes (seq) WHERE kind LIKE 'freeze.%';
 CREATE INDEX changes_of_keys ON changes (seq) WHERE kind IN ('key.created', 'key.changed');
-CREATE INDEX changes_of_grants ON changes (seq) WHERE kind LIKE 'grant.%';
+CREATE INDEX changes_grants ON changes (seq) WHERE kind LIKE 'grant.%';
 CREATE INDEX changes_approved ON changes (key_id) WHERE kind = 'approval.approved';
 
 -- No policy without the record of its creation.
