@@ -66,8 +66,9 @@ func nextOfPayment(check *spend.Check) string {
 	next := check.Decision.NextStep
 	switch {
 	case check.Decision.Effect == spend.Allow:
-		return policy.RedeemFirst + ": ask again under the same payment_key, with redeem, and carry exactly this action out " +
-			"only where payment.proceed is true, with payment.execution_id as the provider's idempotency key."
+		return policy.RedeemFirst + ". Where payment.proceed is true it is redeemed for this request: carry exactly this action out now, " +
+			"with payment.execution_id as the provider's idempotency key, and report its outcome with payment.redemption_id. " +
+			"Anywhere else ask again under the same payment_key, with redeem."
 	case check.Approval != nil:
 		return escalated
 	case check.Decision.Effect == spend.Block && !strings.HasSuffix(next, blocked):

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -50,7 +52,8 @@ func doctorCommand(flags *flag.FlagSet) cli.Action {
 			d.fleet(ctx)
 		}
 		if *balancer != "" {
-			d.say("balancer", get(ctx, *balancer+"/health", new(wire.Health)), "start it, open its port, and see that a node is ready")
+			d.say("balancer", get(ctx, *balancer+"/health", new(wire.Health), "X-Request-ID"),
+				"start it, open its port, have it pass headers on, and see that a node is ready")
 		}
 		if *gateway != "" {
 			d.say("gateway", get(ctx, *gateway+"/readyz", nil), "start it; it is ready once it reaches the service with its key")
@@ -210,8 +213,8 @@ func (d *doctor) alerts(ctx context.Context, prometheus string) {
 	}
 }
 
-// get reads the JSON at a URL, unless into is nil, and fails unless the status is 200.
-func get(ctx context.Context, at string, into any) error {
+// get reads the JSON at a URL, unless into is nil, and fails unless the status is 200 and the answer has the headers.
+func get(ctx context.Context, at string, into any, headers ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
@@ -224,11 +227,14 @@ func get(ctx context.Context, at string, into any) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	lacks := func(name string) bool { return response.Header.Get(name) == "" }
 	switch {
 	case err != nil:
 		return err
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s answers %d: %.300s", at, response.StatusCode, body)
+	case slices.ContainsFunc(headers, lacks):
+		return fmt.Errorf("%s answers without the header %s, which the service sends", at, strings.Join(headers, ", "))
 	case into == nil:
 		return nil
 	}

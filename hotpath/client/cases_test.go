@@ -60,6 +60,7 @@ type exchange struct {
 	Cut     int
 	Fail    string
 	Times   int
+	Bare    bool
 }
 
 // ofOthers are the calls that only the clients in other languages have.
@@ -338,6 +339,9 @@ func (s *scripted) answer(w http.ResponseWriter, r *http.Request, x exchange) {
 	}
 	text := x.text(s.t, s.file)
 	w.Header().Set("Content-Type", "application/json")
+	if !x.Bare {
+		w.Header().Set("X-Request-Id", "req_1")
+	}
 	for _, h := range x.Headers {
 		if h[0] == "Content-Type" {
 			w.Header().Del(h[0])

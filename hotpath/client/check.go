@@ -104,8 +104,10 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	from, unknown, err := c.send(ctx, request{
 		method: http.MethodPost, path: "/v1/checks", body: body, repeatable: true, wait: a.Wait,
 	})
-	answered := err == nil
-	if answered {
+	if err == nil && payment == "" && from.header.Get("X-Request-ID") == "" {
+		err = misunderstood("a proxy drops headers, which tell a replay: X-Request-ID is missing")
+	}
+	if err == nil {
 		var r *Result
 		if r, err = read[Result](from); err == nil {
 			r.payment = payment != ""
@@ -117,7 +119,7 @@ func (c *Client) Check(ctx context.Context, a Action) (*Result, error) {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Definite() && !unknown {
 		return nil, err
 	}
-	return nil, &UndecidedError{IdempotencyKey: cmp.Or(a.IdempotencyKey, a.PaymentKey), Err: err, answered: answered}
+	return nil, &UndecidedError{IdempotencyKey: cmp.Or(a.IdempotencyKey, a.PaymentKey), Err: err}
 }
 
 // proceedsFor reports whether a complete answer says that the payment is carried out by the request with the nonce.

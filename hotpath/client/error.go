@@ -112,14 +112,14 @@ func (e *Error) temporary() bool {
 	return e.Status >= http.StatusInternalServerError || e.Status == http.StatusTooManyRequests
 }
 
-// Temporary reports whether a request that ended with an error may succeed when it is sent again: it has no answer, or one that
-// says so.
+// Temporary reports whether a request that ended with an error may succeed when it is sent again: it has no answer of the
+// service, or one that says so.
 func Temporary(err error) bool {
 	if answer, ok := errors.AsType[*Error](err); ok {
-		return answer.temporary()
+		return answer.temporary() || answer.Code == ""
 	}
-	undecided, ok := errors.AsType[*UndecidedError](err)
-	return ok && !undecided.answered
+	_, undecided := errors.AsType[*UndecidedError](err)
+	return undecided
 }
 
 // UndecidedError is a Check of which it is unknown whether the service decided it. Nothing is allowed.
@@ -128,8 +128,6 @@ func Temporary(err error) bool {
 type UndecidedError struct {
 	IdempotencyKey string // or payment_key, under which the same request may be repeated
 	Err            error  // an *Error is found in it with errors.As
-
-	answered bool // the answer cannot be understood
 }
 
 // Error returns why there is no decision.

@@ -55,6 +55,7 @@ type respond func(http.ResponseWriter)
 // says answers with a status, a body and headers, "Name: value".
 func says(status int, body string, headers ...string) respond {
 	return func(w http.ResponseWriter) {
+		w.Header().Set("X-Request-Id", "req_1")
 		for _, h := range headers {
 			name, value, _ := strings.Cut(h, ": ")
 			w.Header().Add(name, value)

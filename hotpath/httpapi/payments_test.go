@@ -229,7 +229,11 @@ func TestPayments(t *testing.T) {
 	})
 	t.Run("beyond a binding", func(t *testing.T) {
 		newPaying(t).runs(
-			paid{"redeemed", "gateway", `"payment_key":"k",` + nonceA, 200, said{"payment.execution_id": "*"}, ""},
+			paid{"redeemed", "gateway", `"payment_key":"k",` + nonceA, 200, said{
+				"payment.execution_id": "*", "next_step": "Do not carry this out before the check is redeemed. Where payment.proceed is true it is " +
+					"redeemed for this request: carry exactly this action out now, with payment.execution_id as the provider's idempotency key, and " +
+					"report its outcome with payment.redemption_id. Anywhere else ask again under the same payment_key, with redeem.",
+			}, ""},
 			paid{"by a key of another agent", "bound", `"payment_key":"k","agent_id":"b","amount":41,` + nonceB, 409, said{
 				"error.code": "payment_differs", "error.differs": "[agent_id]", "error.check_id": "", "error.payment.state": "redeemed",
 				"error.payment.execution_id": "", "error.payment.redemption_id": "",

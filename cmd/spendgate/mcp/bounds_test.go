@@ -63,6 +63,7 @@ func newBlockedService(t *testing.T) *blockedService {
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		c.arrived <- struct{}{}
 		<-c.letGo
+		w.Header().Set("X-Request-Id", "req_1")
 		io.WriteString(w, allowed) //nolint:errcheck // the client would notice
 	}))
 	c.open = sync.OnceFunc(func() { close(c.letGo) })

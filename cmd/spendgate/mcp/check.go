@@ -84,6 +84,10 @@ func verdictOf(r *client.Result, replayed bool) *verdict {
 		RedeemRequired: r.RedeemRequired && r.Decision == client.Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed(),
 		nextStep:       r.NextStep,
 	}
+	if r.Payment != nil && r.Decision == client.Allow {
+		v.nextStep = "Do not carry this out yourself. Whoever moves the money asks under the same payment_key with redeem, as a guard or the " +
+			"gateway does, and carries it out only where payment.proceed is true."
+	}
 	if v.unclear {
 		v.nextStep = "Find out whether the action was carried out under this check: ask the payment system for " + r.CheckID +
 			", its idempotency key there, " +

@@ -55,6 +55,7 @@ func serve(t *testing.T, answers ...string) *service {
 		if status == "lost" {
 			panic(http.ErrAbortHandler)
 		}
+		w.Header().Set("X-Request-Id", "req_1")
 		if headers, body, found := strings.Cut(text, "\n\n"); found {
 			text = body
 			for line := range strings.Lines(headers) {

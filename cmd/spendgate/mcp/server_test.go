@@ -358,7 +358,8 @@ func TestStopFinishesCalls(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		stop()
 		time.Sleep(50 * time.Millisecond) // the stop comes first
-		io.WriteString(w, allowed)        //nolint:errcheck // the client would notice
+		w.Header().Set("X-Request-Id", "req_1")
+		io.WriteString(w, allowed) //nolint:errcheck // the client would notice
 	}))
 	defer api.Close()
 	in, feed := io.Pipe()

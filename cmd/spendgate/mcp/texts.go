@@ -198,6 +198,8 @@ func listTexts() map[string]string {
 		"decision":    "Only blocked, or only escalated ones.",
 		"from":        "From this time on, RFC 3339 (2026-01-31T12:00:00Z), or from the start of this UTC day (2026-01-31).",
 		"to":          "Up to this time, or to the end of this UTC day.",
+		"amount_from": "From this amount on, in whatever currency.",
+		"amount_to":   "Up to this amount, in whatever currency.",
 		"limit":       "How many at most, 1 to 100. 20 if left out.",
 		"cursor":      "For the next page: next_cursor of the page before, with the same filters.",
 	}

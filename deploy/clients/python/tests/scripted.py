@@ -209,6 +209,7 @@ def _answer(exchange: dict[str, Any]) -> bytes:
         body = _text({**value, **exchange["change"]} if "change" in exchange else value)
     content = body.encode()
     headers = [["Content-Type", "application/json"], ["Connection", "close"], ["Content-Length", str(len(content))]]
+    headers += [] if exchange.get("bare") else [["X-Request-Id", "req_1"]]
     given = exchange.get("headers", [])
     headers = [h for h in headers if h[0] not in {name for name, _ in given}] + given
     head = f"HTTP/1.1 {exchange.get('status', 200)} X\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers) + "\r\n"

@@ -89,6 +89,11 @@ def test_a_tool_of_what_is_frozen() -> None:
     assert server.close() == []
 
 
+def test_a_tool_whose_amount_is_no_number() -> None:
+    told = tool(refund(None, [])).call({**ARGUMENTS, "amount": "19,90"})
+    assert told == Told("invalid", "Not carried out. amount: '19,90' is no number: write it as 1234.50")
+
+
 def test_a_tool_of_what_is_in_progress() -> None:
     server = playing("redeemed")
     told = tool(refund(server, [])).call(ARGUMENTS)

@@ -62,6 +62,7 @@ export function checkResult(asked: boolean, paymentKey?: string): Accept<CheckRe
       result.allowed = asked && payment(members["payment"], paymentKey).proceed;
       if (result.allowed && result.decision !== "allow") throw new TypeError("it permits what was not allowed");
     } else {
+      if (asked && !reply.headers.has("X-Request-ID")) throw new TypeError("a proxy drops headers, which tell a replay: X-Request-ID is missing");
       const isFree = outcome === null && redemption === null && !redeem_required && !("payment" in members);
       result.allowed = asked && result.decision === "allow" && isFree;
     }

@@ -3,7 +3,7 @@ import { amount } from "./amount.js";
 import { type Accept, approval, checkResult, events, having, object, of, page, replayable, results } from "./accept.js";
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
-import { type CallOptions, type Options, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
+import { type CallOptions, type Options, type Reply, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
 import type * as T from "./types.js";
 
 /** The longest time that the service holds an answer, in milliseconds. */
@@ -69,7 +69,8 @@ export class Spendgate {
    * result itself is true in every condition. Only Gate prevents that it is carried out twice. All
    * attempts carry one key, the action's payment_key or idempotency_key, or a new idempotency_key. Where
    * a payment waits for people, the service holds its answer for up to `wait` milliseconds, at most 30,000. An attempt
-   * that may have been executed is repeated for `persist` milliseconds, even beyond the attempts of the client.
+   * that may have been executed is repeated for `persist` milliseconds, even beyond the attempts of the client, and so is one
+   * whose answer is not the service's.
    * It throws an APIError when the service refused the request, and then recorded nothing, and a
    * NoDecision when it may have decided.
    */
@@ -77,12 +78,14 @@ export class Spendgate {
     const payment = isBlank(action.payment_key) ? undefined : action.payment_key;
     const key = payment ?? (isBlank(action.idempotency_key) ? newIdempotencyKey() : action.idempotency_key);
     const content = payment === undefined ? { ...sent(action), idempotency_key: key } : sent(action);
-    const request = { ...call, method: "POST", path: "/v1/checks", content, repeatable: true, wait: held(wait) };
+    const understood = (reply: Reply) => understand(reply, checkResult(true, payment));
+    const accept = call.persist === undefined ? {} : { accept: understood };
+    const request = { ...call, ...accept, method: "POST", path: "/v1/checks", content, repeatable: true, wait: held(wait) };
     const { reply, error, unknown } = await this.#sender.send(request);
     if (error instanceof APIError && error.definite && !unknown) throw error;
     if (!reply) throw new NoDecision(key, error as Error);
     try {
-      return understand(reply, checkResult(true, payment));
+      return understood(reply);
     } catch (problem) {
       throw new NoDecision(key, problem as Error);
     }

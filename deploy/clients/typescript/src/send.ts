@@ -37,6 +37,8 @@ export interface Request extends CallOptions {
   admin?: boolean;
   /** For how long, in milliseconds, a request that may have been executed is repeated, however many attempts that takes. */
   persist?: number;
+  /** Throws on a success that is not the service's. With it, an answer of another server is asked for again as a lost one. */
+  accept?: (reply: Reply) => unknown;
   /** Seconds for which the service may hold its answer. */
   wait?: number;
   idempotencyKey?: string;
@@ -135,13 +137,17 @@ export class Sender {
         ...(body === undefined ? {} : { body }),
       });
       const text = await read(response);
-      if (text !== undefined && (request.statuses ?? [200]).includes(response.status)) return { reply: { headers: response.headers, text } };
+      if (text !== undefined && (request.statuses ?? [200]).includes(response.status)) {
+        const reply = { headers: response.headers, text };
+        request.accept?.(reply);
+        return { reply };
+      }
       const error = refusal(response, text ?? "");
-      const temporary = error.status >= 500 || error.status === 429;
+      const temporary = error.status >= 500 || error.status === 429 || (request.accept !== undefined && !error.definite);
       return { error, reached: !error.definite, retry: temporary, after: 1000 * error.retryAfter };
     } catch (problem) {
       return {
-        error: new NoAnswer(`no answer from the service: ${reason(problem)}`, problem),
+        error: problem instanceof NoAnswer ? problem : new NoAnswer(`no answer from the service: ${reason(problem)}`, problem),
         reached: !neverSent(problem),
         retry: true,
       };

@@ -25,6 +25,7 @@ export interface Exchange {
   cut?: number;
   fail?: "hang_up" | "stall";
   times?: number;
+  bare?: boolean;
 }
 
 /** compare throws if a wanted member or element is missing or differs. */
@@ -90,7 +91,7 @@ export class Scripted {
   }
 
   #answer(
-    { status = 200, headers = [], body, change, text, cut }: Exchange,
+    { status = 200, headers = [], body, change, text, cut, bare }: Exchange,
     request: IncomingMessage,
     response: ServerResponse,
   ): void {
@@ -100,8 +101,9 @@ export class Scripted {
       ? []
       : [["Content-Type", "application/json"]];
     const length: [string, string][] = status === 204 ? [] : [["Content-Length", String(whole.length)]];
+    const named: [string, string][] = bare || headers.some(([name]) => name === "X-Request-Id") ? [] : [["X-Request-Id", "req_1"]];
     response.sendDate = false; // unless the exchange has one
-    response.writeHead(status, [...type, ...length, ...headers].flat());
+    response.writeHead(status, [...type, ...length, ...named, ...headers].flat());
     if (!cut) return void response.end(whole);
     response.write(whole.subarray(0, cut), () => request.socket.destroySoon());
   }

@@ -59,6 +59,8 @@ def check(settings: Settings, planned: Action) -> Steps[t.Answer]:
     key = str(planned.members.get("payment_key") or planned.members.get("idempotency_key"))
     try:
         reply = yield from send(settings, Request("POST", "/v1/checks", dict(planned.members)))
+        if "payment_key" not in planned.members and not reply.header("x-request-id"):
+            raise misunderstood("a proxy drops headers, which tell a replay: X-Request-ID is missing")
         return t.Answer.of(replace(result(decode(reply.body), reply), checked=True))
     except APIError as error:
         if error.definite and not error.maybe_done:

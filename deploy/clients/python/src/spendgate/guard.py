@@ -88,7 +88,8 @@ def ask(gate: Settings, intent: Intent) -> Steps[tuple[Result, Payment, float]]:
     waits, released = asked + intent.terms.wait, 0.0
     while True:
         hold = max(0, min(MOST_HOLD, int(waits - asked)))
-        request = Request("POST", "/v1/checks", content, wait=hold, until=asked + hold + PATIENCE)
+        until = asked + hold + PATIENCE
+        request = Request("POST", "/v1/checks", content, wait=hold, until=until, accept=lambda reply: api.result(decode(reply.body)))
         result, payment = yield from answer(gate, intent, request)
         now = gate._clock()
         released = released or now + RELEASE

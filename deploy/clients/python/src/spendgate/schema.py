@@ -99,4 +99,7 @@ def _decimal(value: Any) -> Decimal:
     """A float of JSON is the shortest decimal that is it, which is what the model wrote."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
         raise ValueError(f"{str(value)[:40]!r} is no number")
-    return Decimal(repr(value) if isinstance(value, float) else value)
+    try:
+        return Decimal(repr(value) if isinstance(value, float) else value)
+    except ArithmeticError as error:
+        raise ValueError(f"{str(value)[:40]!r} is no number: write it as 1234.50") from error

@@ -44,6 +44,8 @@ class Request:
     wait: int = 0  # how long the service may hold its answer, in seconds
     until: float | None = None  # by the client's clock, instead of the maximum of attempts
     headers: Mapping[str, str] = field(default_factory=dict)
+    #: Fails on a success that is not the service's. With it, an answer of another server is asked for again as a lost one.
+    accept: Callable[[Reply], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -159,11 +161,16 @@ def send(settings: Settings, request: Request) -> Steps[Reply]:
             left = max(0.001, min(left, ends - settings._clock()))
         answer: Reply | NoAnswer = yield Transfer(request.method, settings.base + request.path, headers, body, left)
         if isinstance(answer, Reply) and answer.status in (request.status, request.again):
-            return answer
+            try:
+                if request.accept is not None:
+                    request.accept(answer)
+                return answer
+            except NoAnswer as problem:
+                answer = problem
         error: NoAnswer | APIError = answer if isinstance(answer, NoAnswer) else refusal(answer)
         unknown = unknown or error.maybe_done
         # A request answered 429 was not processed. One that may have been carried out is not repeated unless that is safe.
-        again = isinstance(error, NoAnswer) or error.temporary
+        again = isinstance(error, NoAnswer) or error.temporary or (request.accept is not None and not error.definite)
         after = error.retry_after if isinstance(error, APIError) else 0
         wait = after + random.uniform(0, min(FIRST_BACKOFF * 2 ** min(attempt - 1, 10), MOST_BACKOFF))
         error.maybe_done = unknown
