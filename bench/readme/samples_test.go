@@ -180,6 +180,7 @@ func checkPayments(t *testing.T, script, want, outcome string, answers []http.Ha
 // "true".
 func says(status int, body string, headers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Request-Id", "req_1")
 		for i := 0; i < len(headers); i += 2 {
 			w.Header().Set(headers[i], append(headers, "true")[i+1])
 		}
