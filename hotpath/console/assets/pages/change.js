@@ -45,7 +45,7 @@ export function Change({ id, route }) {
   const theirs = draft && route.rest[0] === "draft" && draft.author?.principal !== self(); // who decides about it sees it first
   const shown = draft && html`<${Draft} key=${draft.draft_hash} id=${id} draft=${draft} live=${live} read=${data.read} reload=${reload} route=${route} />`;
   return html`
-    <${Head} title=${!id ? "A new policy" : writes ? `A change of ${id}` : `Draft of ${id}`} back=${[link("policies", id), id ?? "All policies"]}>${id && html`<button onClick=${reload}>Refresh</button>`}<//>
+    <${Head} title=${!id ? "A new policy" : writes ? `Change ${id}` : `Draft of ${id}`} back=${[link("policies", id), id ?? "All policies"]}>${id && html`<button onClick=${reload}>Refresh</button>`}<//>
     <${Failure} error=${error} />
     ${theirs && shown}
     ${writes && (theirs ? html`<details class="new"><summary>Edit it</summary>${form}</details>` : form)}
