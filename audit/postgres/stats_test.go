@@ -124,8 +124,8 @@ func TestSumsOfArchived(t *testing.T) {
 		}
 	}
 	sums(audit.CheckQuery{}, time.Time{})
-	statement(t, url, fmt.Sprintf("INSERT INTO archived_days (day, rows, manifest_sha256) SELECT '%s'::date - n, 1, sha256('') FROM (VALUES (1), (3)) AS v (n)",
-		today.Format(time.DateOnly)))
+	statement(t, url, fmt.Sprintf(`INSERT INTO archived_days (day, rows, manifest_sha256)
+		SELECT '%s'::date - n, 1, sha256('') FROM (VALUES (1), (3)) AS v (n)`, today.Format(time.DateOnly)))
 	sums(audit.CheckQuery{From: today}, time.Time{})
 	sums(audit.CheckQuery{From: today.Add(-time.Millisecond)}, today)
 	sums(audit.CheckQuery{}, today)

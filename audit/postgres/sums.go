@@ -46,7 +46,8 @@ func sumChecks(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery) (*audit.Chec
 	}
 	sums, left := audit.NewSumming(), q.Examine
 	for _, start := range starts {
-		if err := addSums(ctx, tx, sums, q, start, end, left); err != nil {
+		query, args := checksQuery(summedColumns, q, start, end, left, left)
+		if err := addSums(ctx, tx, sums, query, args); err != nil {
 			return nil, err
 		}
 		var examined int
@@ -61,9 +62,8 @@ func sumChecks(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery) (*audit.Chec
 	return sums.Sums(since), nil
 }
 
-// addSums adds the checks of a range that match, among the newest of it.
-func addSums(ctx context.Context, tx pgx.Tx, sums *audit.Summing, q *audit.CheckQuery, start, end spend.ID, examine int) error {
-	query, args := checksQuery(summedColumns, q, start, end, examine, examine)
+// addSums adds the checks that a query selects.
+func addSums(ctx context.Context, tx pgx.Tx, sums *audit.Summing, query string, args []any) error {
 	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return err

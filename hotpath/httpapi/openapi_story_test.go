@@ -110,9 +110,9 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 	d.send("GET", "/v1/checks?outcome=in_doubt", "", 200, true)
 	d.send("GET", "/v1/events?type=check.redeemed,check.in_doubt", "", 200, true)
 
-	page := d.send("GET", "/v1/violations?limit=1&action_type=refund&amount_from=0&amount_to=9999.5&from=2020-01-01", "", 200, true)
-	d.send("GET", "/v1/violations?limit=1&action_type=refund&amount_from=0&amount_to=9999.5&from=2020-01-01&cursor="+field(t, page, "pagination", "next_cursor"), "",
-		200, true)
+	const violations = "/v1/violations?limit=1&action_type=refund&amount_from=0&amount_to=9999.5&from=2020-01-01"
+	page := d.send("GET", violations, "", 200, true)
+	d.send("GET", violations+"&cursor="+field(t, page, "pagination", "next_cursor"), "", 200, true)
 	d.send("GET", "/v1/violations?cursor=x", "", 422, true)
 	d.send("GET", "/v1/violations?decision=allow", "", 422, false)
 	const stats = "/v1/stats?from=2026-01-01&to=2026-01-02&step="

@@ -79,8 +79,10 @@ func TestSums(t *testing.T) {
 	for _, amount := range []string{"0.1", "0.2", "99999999.5"} {
 		doAt(t, address, "POST", "/v1/checks", strings.Replace(matrixCheck, ":7,", ":"+amount+",", 1), full)
 	}
-	const none = `{"since":null,"checks":{"allow":0,"block":0,"escalate":0},"amounts":[],"agents":[],"counterparties":[],"rules":[],"latency_ms":{"p50":0,"p95":0,"max":0}}`
-	all := `{"since":null,"checks":{"allow":2,"block":1,"escalate":0},"amounts":[{"currency":"USD","allow":0.3,"block":99999999.5,"escalate":0}],` +
+	const none = `{"since":null,"checks":{"allow":0,"block":0,"escalate":0},"amounts":[],"agents":[],` +
+		`"counterparties":[],"rules":[],"latency_ms":{"p50":0,"p95":0,"max":0}}`
+	all := `{"since":null,"checks":{"allow":2,"block":1,"escalate":0},` +
+		`"amounts":[{"currency":"USD","allow":0.3,"block":99999999.5,"escalate":0}],` +
 		`"agents":[{"agent_id":"a","checks":3}],"counterparties":[{"counterparty":"c","checks":3}],` +
 		`"rules":[{"policy_id":"p","rule_id":"r","reason_code":"max_amount_exceeded","checks":1}]`
 	for _, c := range []struct{ who, query, want string }{

@@ -27,7 +27,8 @@ func (a *API) getViolations(x *exchange) error {
 func queryViolations(query []byte) (audit.ViolationQuery, filterSum, error) {
 	var faults spend.Faults
 	q := audit.ViolationQuery{Limit: defaultPage}
-	values := parameters(query, &faults, "agent_id", "policy_id", "action_type", "decision", "amount_from", "amount_to", "from", "to", "limit", "cursor")
+	values := parameters(query, &faults, "agent_id", "policy_id", "action_type", "decision", "amount_from", "amount_to", "from", "to",
+		"limit", "cursor")
 	q.AgentID, q.PolicyID, q.ActionType = queryWhat(values, &faults)
 	if s, given := values["decision"]; given {
 		var ok bool

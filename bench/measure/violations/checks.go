@@ -116,7 +116,8 @@ func (r *recorded) load(ctx context.Context, p *fleet.Postgres, rows int) error 
 func (r *recorded) read(ctx context.Context) error {
 	month := fmt.Sprintf("from=%s&to=%s", r.first.Format(time.DateOnly), r.last.Format(time.DateOnly))
 	for _, path := range []string{
-		"stats?step=minute&" + month, "stats?step=hour&" + month, "stats?step=day&" + month, "stats?step=minute&policy_id=refunds&" + month, "sums?" + month,
+		"stats?step=minute&" + month, "stats?step=hour&" + month, "stats?step=day&" + month, "stats?step=minute&policy_id=refunds&" + month,
+		"sums?" + month,
 		"checks?limit=100", "checks?limit=100&agent_id=agent-5", "checks?limit=100&agent_id=nobody", "checks?limit=100&outcome=executed",
 		"checks?limit=100&counterparty=nobody&" + month,
 	} {
