@@ -1,5 +1,5 @@
 import type { Reply } from "./send.js";
-import type { Approval, CheckOutcome, CheckRedemption, CheckResult, EventPage, Page, Payment } from "./types.js";
+import type { Approval, CheckOutcome, CheckRedemption, CheckResult, EventPage, Page, Payment, Sums } from "./types.js";
 
 // These functions turn answers into values. They throw on an answer that the service does not give.
 
@@ -156,6 +156,13 @@ export function page<T>(name: string, cursor: string | undefined): Accept<Page<T
     return members;
   };
 }
+
+/** sums accepts what checks come to. */
+export const sums: Accept<Sums> = (body) => {
+  const read = object(body) as unknown as Sums;
+  if (!Array.isArray(read.amounts)) throw new TypeError("they have no amounts");
+  return read;
+};
 
 /** events accepts a page of events after a sequence. */
 export function events(after: number): Accept<EventPage> {

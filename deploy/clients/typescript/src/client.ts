@@ -1,6 +1,6 @@
 import { Admin } from "./admin.js";
 import { amount } from "./amount.js";
-import { type Accept, approval, checkResult, events, having, object, of, page, replayable, results } from "./accept.js";
+import { type Accept, approval, checkResult, events, having, object, of, page, replayable, results, sums } from "./accept.js";
 import { APIError, NoDecision } from "./errors.js";
 import { List } from "./list.js";
 import { type CallOptions, type Options, type Reply, type Request, Sender, retryAfter, understand, withQuery } from "./send.js";
@@ -107,7 +107,7 @@ export class Spendgate {
 
   /** sums adds up the amounts of checks by currency and decision: of the newest 100,000 of the range, if since is set. */
   sums(query: T.SumsQuery = {}, call?: CallOptions): Promise<T.Sums> {
-    return this.#get("/v1/sums", query, having("amounts"), call);
+    return this.#get("/v1/sums", query, sums, call);
   }
 
   /** simulate judges up to 100 actions, or 10 without an API key, and records nothing. Its results permit nothing. */
