@@ -202,7 +202,8 @@ describe("a node", { skip, concurrency: true }, () => {
     const { total, data } = await author.stats({ from: day, to: day, step: "day", policy_id: policyId });
     assert.ok(total.allow > 0 && data.length === 1 && data[0]?.allow === total.allow);
     const sums = await author.sums({ policy_id: policyId, from: day });
-    assert.ok(sums.since === null && sums.checks.allow === total.allow && Number(sums.amounts[0]?.allow) >= 150);
+    const sum = sums.amounts.find(({ currency }) => currency === "USD"); // other tests check meanwhile
+    assert.ok(sums.since === null && sums.checks.allow >= total.allow && Number(sum?.allow) >= 150, JSON.stringify(sums));
     const rules = [{ rule_id: "cap", rule_type: "max_amount", parameters: { limit: 140, currency: "USD" } }];
     const asked = await author.createBacktest({ policy_id: policyId, rules, from: day, to: day });
     let found = asked;
