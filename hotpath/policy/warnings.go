@@ -19,7 +19,7 @@ func Warnings(rules string) spend.Faults {
 	w := warner{log: &faultLog{faults: &warnings}}
 	log := &faultLog{faults: &faults}
 	for i, raw := range ruleValues(rules, log) {
-		w.rules = append(w.rules, warned{rule: compileRule(raw, index("rules", i), log), given: parametersOf(raw)})
+		w.rules = append(w.rules, warned{compileRule(raw, index("rules", i), log), memberOf(raw, "parameters"), memberOf(raw, "when")})
 	}
 	if log.failed() {
 		return nil
@@ -38,15 +38,15 @@ type warner struct {
 
 type warned struct {
 	rule
-	given objectReader // the rule's parameters
+	given, whenGiven objectReader // the rule's parameters and conditions
 }
 
-// parametersOf returns the parameters of a rule; none if it has faults.
-func parametersOf(raw jsontext.Value) objectReader {
+// memberOf returns an object of a rule; an empty one if that has faults.
+func memberOf(raw jsontext.Value, name string) objectReader {
 	unread := &faultLog{faults: new(spend.Faults)}
 	r, _ := openObject(raw, "", nil, unread)
-	parameters, _ := openObject(r.member("parameters"), "", nil, unread)
-	return parameters
+	o, _ := openObject(r.member(name), "", nil, unread)
+	return o
 }
 
 func (w *warner) add(i int, within, problem string) { w.log.add(index("rules", i)+within, problem) }
@@ -79,6 +79,13 @@ func (w *warner) one(i int) {
 	}
 	if w.conditions(i) {
 		return
+	}
+	for j := range w.rules {
+		if r.cancels(&w.rules[j]) {
+			w.add(i, "", "asks nobody, and where it fires beside "+w.named(j)+
+				" cancels the approval that this one asks for: give it an approval, or amounts that the other rule does not have")
+			return
+		}
 	}
 	for j := range w.rules {
 		if j != i && w.rules[j].hides(&r.rule, j < i) {

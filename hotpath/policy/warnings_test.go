@@ -30,9 +30,16 @@ func TestWarnings(t *testing.T) {
 			"rules[1] is never",
 		},
 		`escalate_if {"amount_above":5,"approval":{}}; escalate_if {"amount_above":9,"approval":{"required":2}}`: nil,
-		`budget {"limit":5,"currency":"USD","window":"day"}; budget {"limit":5,"currency":"USD","window":"day"}`: nil,
-		`escalate_if {"amount_above":9}; escalate_if {"amount_above":5,"action_types":["refund"]}`:               nil,
-		`escalate_if {"amount_above":5,"action_types":["credit"]}; escalate_if {"amount_above":9}`:               nil,
+		`escalate_if {"amount_above":5,"approval":{}}; escalate_if {"amount_above":9}`: {
+			`rules[1] asks nobody, and where it fires beside rules[0] ("r0") cancels the approval`,
+		},
+		`escalate_if {"amount_above":5}; escalate_if {"amount_above":9,"approval":{}}`: {
+			`rules[0] asks nobody, and where it fires beside rules[1]`,
+		},
+		`escalate_if {"amount_above":9,"action_types":["refund"]}; escalate_if {"amount_above":9,"action_types":["spend"],"approval":{}}`: nil,
+		`budget {"limit":5,"currency":"USD","window":"day"}; budget {"limit":5,"currency":"USD","window":"day"}`:                          nil,
+		`escalate_if {"amount_above":9}; escalate_if {"amount_above":5,"action_types":["refund"]}`:                                        nil,
+		`escalate_if {"amount_above":5,"action_types":["credit"]}; escalate_if {"amount_above":9}`:                                        nil,
 		`blocked_categories {"categories":["a","B"],"on_missing":"skip"}; blocked_categories {"categories":["b"],"on_missing":"skip"}`: {
 			"rules[1] is never",
 		},
@@ -132,11 +139,29 @@ func TestWarningsOfConditions(t *testing.T) {
 		}
 	}
 	tier := rule1("escalate_if", `{"amount_above":1,"amount_up_to":5}`)
+	const avoids = "does not match an action without metadata.category, so an agent avoids"
 	f("", tier, "compares amounts in any currency")
 	f(usd, tier, "")
 	f("", ruleWhen("escalate_if", `{"amount_above":1,"amount_up_to":5}`, `{"currencies":["EUR"]}`), "")
 	f(usd, ruleWhen("max_amount", `{"limit":5,"currency":"EUR"}`, `{"categories":["a"]}`), "takes the limit away")
-	f(usd, ruleWhen("max_amount", `{"limit":5,"currency":"USD"}`, `{"categories":["a"]}`), "")
+	f(usd, ruleWhen("max_amount", `{"limit":5,"currency":"USD"}`, `{"categories":["a"]}`), avoids)
+	f(usd, ruleWhen("max_amount", `{"limit":5,"currency":"USD"}`, `{"categories":["a"],"on_missing":"skip"}`), "")
+	f(usd, ruleWhen("duplicate_guard", `{"window_minutes":9}`, `{"categories":["a"]}`), "")
+	const named = `{"rule_id":"named","rule_type":"block_if","parameters":{},"when":{"absent":["metadata.category"]}},`
+	f(named, ruleWhen("escalate_if", `{}`, `{"categories":["a"]}`), "")
+	f("", ruleWhen("escalate_if", `{}`, `{"metadata":{"nights":{"up_to":1}},"on_missing":"skip"}`), "")
+	nights := ruleWhen("escalate_if", `{}`, `{"metadata":{"nights":{"up_to":1}},"on_missing":"block"}`)
+	f(usd, nights, "does not match a metadata.nights that is no number, so an agent that sends \"1\" for 1 avoids the rule")
+	number := strings.Trim(ruleWhen("max_amount", `{"limit":9,"currency":"USD"}`, `{"metadata":{"nights":{"from":0}}}`), "[]") + `,`
+	none := strings.Replace(usd, "USD", "XTS", 1)
+	f(none+number, nights, "")
+	f(none+usd+number, nights, "does not match")
+	f(none, strings.TrimSuffix(number, ",")+"]", "")
+	f("", strings.TrimSuffix(number, ",")+"]", "takes the limit away")
+	f("", ruleWhen("escalate_if", `{}`, `{"metadata":{"discount_percent":{"up_to":1}},"on_missing":"block"}`), "")
+	tierOf := func(parameters string) string { return strings.Trim(rule1("escalate_if", parameters), "[]") + "," }
+	f(usd+tierOf(`{"amount_above":4,"approval":{}}`), tier, "asks nobody")
+	f(usd+tierOf(`{"amount_above":5,"approval":{}}`), tier, "")
 	const never = "never fires: its conditions and parameters exclude each other"
 	f(usd, ruleWhen("refund_age_limit", `{"max_days":5,"on_missing":"skip"}`, `{"action_types":["spend"]}`), never)
 	f(usd, ruleWhen("block_if", `{}`, `{"present":["metadata.a"],"absent":["metadata.a"]}`), never)
