@@ -114,7 +114,7 @@ func (a *API) signInByLink(links *console.Links) func(*exchange) error {
 // of the node: neither another site nor a name that was made to lead here.
 func local(x *exchange) bool {
 	h := &x.ctx.Request.Header
-	if !addressOf(x.ctx.RemoteAddr()).IsLoopback() || h.Peek(headerForwarded) != nil || h.Peek("Forwarded") != nil {
+	if !addressOf(x.ctx.RemoteAddr()).IsLoopback() || len(h.PeekAll(headerForwarded))+len(h.PeekAll("Forwarded")) > 0 {
 		return false
 	}
 	host := string(h.Host())

@@ -68,6 +68,12 @@ func TestSignInIsLocal(t *testing.T) {
 			t.Errorf("%s: %d", header, r.status)
 		}
 	}
+	c := s.dial() // behind the others an empty value is nil
+	c.send("POST /console/sign-in HTTP/1.1\r\nHost: localhost\r\nX-1: 1\r\nX-2: 1\r\nX-3: 1\r\nX-Forwarded-For:\r\n" +
+		"Content-Type: application/json\r\n" + length(body) + "\r\n" + body)
+	if a := c.receive(); a.status != 403 {
+		t.Errorf("by a proxy that names nobody: %d", a.status)
+	}
 	named, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+"/console/sign-in", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

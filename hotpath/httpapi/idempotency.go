@@ -8,18 +8,13 @@ import (
 	"spendgate/audit/spend"
 )
 
-// headerIdempotency is the header's name in fasthttp's spelling.
 const headerIdempotency = "Idempotency-Key"
-
-var nameIdempotency = []byte(headerIdempotency)
 
 // decodeCheckRequest reads the body of a check, and the header that may replace the body's
 // idempotency_key (S58).
 func (x *exchange) decodeCheckRequest(r *reader) error {
 	r.action(&x.action, false, &x.payment)
-	if x.ctx.Request.Header.PeekCanonical(nameIdempotency) != nil { // nearly always nil, and cheaper to find out so
-		x.takeIdempotencyKey(r, &x.action.IdempotencyKey)
-	}
+	x.takeIdempotencyKey(r, &x.action.IdempotencyKey)
 	if x.payment.Key != "" || x.payment.members != nil {
 		r.validatePayment(&x.payment, &x.action)
 	}

@@ -11,6 +11,13 @@ import (
 func TestIdempotencyKeyHeader(t *testing.T) {
 	s := start(t, nil)
 	keyless := without("idempotency_key")
+	for n := range 12 { // an empty value may be nil, by where it stands
+		c := s.dial()
+		c.send(post(strings.Repeat("X-Other: 1\r\n", n)+"Idempotency-Key:\r\nIdempotency-Key: a\r\n"+length(keyless), keyless))
+		if a := c.receive(); a.status != 422 {
+			t.Errorf("an empty one behind %d headers, then another: %d %s", n, a.status, a.body)
+		}
+	}
 	long := strings.Repeat("é", spend.MaxIdempotencyKey)
 	f := func(body string, status int, want string, headers ...string) {
 		t.Helper()

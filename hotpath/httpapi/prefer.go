@@ -12,8 +12,6 @@ const (
 	headerApplied = "Preference-Applied"
 )
 
-var namePrefer = []byte(headerPrefer)
-
 // preferred offers the values of a preference of RFC 7240 in their order, until take
 // takes one, and reports whether it took one.
 func preferred(headers [][]byte, name string, take func(value string) bool) bool {
@@ -46,14 +44,11 @@ func preferredWait(headers [][]byte) (wait time.Duration, asked bool) {
 
 // prefersText reports whether a request prefers amounts as strings.
 func (x *exchange) prefersText() bool {
-	h := &x.ctx.Request.Header
 	text := false
-	if h.PeekCanonical(namePrefer) != nil {
-		preferred(h.PeekAll(headerPrefer), "amounts", func(value string) bool {
-			text = value == "string"
-			return true // of several the first counts (RFC 7240, 2)
-		})
-	}
+	preferred(x.ctx.Request.Header.PeekAll(headerPrefer), "amounts", func(value string) bool {
+		text = value == "string"
+		return true // of several the first counts (RFC 7240, 2)
+	})
 	return text
 }
 
