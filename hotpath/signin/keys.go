@@ -3,6 +3,7 @@ package signin
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -29,6 +31,7 @@ type sparing struct {
 	now func() time.Time
 
 	mu     sync.Mutex
+	asked  int       // requests that began, also those that were too many
 	spent  time.Time // until when what was requested is paid for
 	failed error     // of the last request
 }
@@ -45,6 +48,13 @@ func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer s.mu.Unlock()
 	s.failed = err
 	return answer, err
+}
+
+// begun returns how many requests began.
+func (s *sparing) begun() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
 }
 
 // read fails with whatever is no set of keys: the library's errors do not tell that from a token without a key.
@@ -70,6 +80,7 @@ func (s *sparing) read(r *http.Request) (*http.Response, error) {
 func (s *sparing) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	now := s.now()
 	if s.spent.Before(now) {
 		s.spent = now
@@ -79,4 +90,25 @@ func (s *sparing) take() bool {
 	}
 	s.spent = s.spent.Add(keysEvery)
 	return true
+}
+
+// sparedKeys are keys that a sparing transport reads.
+type sparedKeys struct {
+	oidc.KeySet
+	transport *sparing
+}
+
+// VerifySignature implements oidc.KeySet. The library gives one request's keys to all who wait for it, and for a moment after it has
+// ended. A token that came after the request may be signed with a newer key: if none fits, the library is asked again.
+func (k sparedKeys) VerifySignature(ctx context.Context, jwt string) (payload []byte, err error) {
+	const most = 100
+	for range most {
+		before := k.transport.begun()
+		payload, err = k.KeySet.VerifySignature(ctx, jwt)
+		if err == nil || ctx.Err() != nil || k.transport.begun() != before {
+			return payload, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return payload, err
 }

@@ -215,13 +215,12 @@ func (s *SignIn) discover(ctx context.Context) (*provider, oidc.KeySet, error) {
 		ClientID: s.ClientID, SkipExpiryCheck: true, // see checkTimes
 		SupportedSigningAlgs: []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512},
 	}
+	transport := &sparing{RoundTripper: s.client.Transport, now: s.Now}
 	spare := *s.client
-	spare.Transport = &sparing{RoundTripper: s.client.Transport, now: s.Now}
-	keys := func(client *http.Client) oidc.KeySet {
-		return exactKeys{oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS)}
-	}
-	spared := keys(&spare)
-	p.verifier, p.logouts = oidc.NewVerifier(s.Issuer, keys(s.client), config), oidc.NewVerifier(s.Issuer, spared, config)
+	spare.Transport = transport
+	keys := func(client *http.Client) oidc.KeySet { return oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS) }
+	spared := exactKeys{sparedKeys{keys(&spare), transport}}
+	p.verifier, p.logouts = oidc.NewVerifier(s.Issuer, exactKeys{keys(s.client)}, config), oidc.NewVerifier(s.Issuer, spared, config)
 	return p, spared, nil
 }
 
