@@ -137,9 +137,8 @@ func broken(rule jsonschema.ErrorKind) string {
 	}
 }
 
-// bounded refuses numbers whose exponents are so large that comparing them is costly, or that the validator cannot read.
+// bounded refuses numbers that no binary float comes near: comparing them is costly, and many programs cannot read them.
 func bounded(value any) (err error) {
-	const most = 4 // digits
 	switch v := value.(type) {
 	case map[string]any:
 		for _, inner := range v {
@@ -150,8 +149,9 @@ func bounded(value any) (err error) {
 			err = cmp.Or(err, bounded(inner))
 		}
 	case stdjson.Number:
-		if at := strings.IndexAny(string(v), "eE"); at >= 0 && len(strings.TrimLeft(string(v)[at+1:], "+-0")) > most {
-			return fmt.Errorf("the arguments have a number whose exponent has more than %d digits", most)
+		digits, _, _ := strings.Cut(strings.ToLower(string(v)), "e")
+		if float, err := v.Float64(); err != nil || float == 0 && strings.ContainsAny(digits, "123456789") {
+			return errors.New("the arguments have a number that is too large or too small")
 		}
 	}
 	return err

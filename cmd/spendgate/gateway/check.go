@@ -83,7 +83,7 @@ func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities 
 		Capabilities:           capabilities,
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.forgetTools() },
 	})
-	l.client.AddSendingMiddleware(dropTTL)
+	l.client.AddSendingMiddleware(l.send)
 	defer l.close()
 	tools, err := l.settledTools(ctx)
 	if err != nil {

@@ -2,10 +2,7 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -120,40 +117,10 @@ func (c *child) Connect(context.Context) (mcp.Connection, error) {
 		time.Sleep(childGrace) // output may still be in the pipe
 		stdout.Close()         //nolint:errcheck // a child of the child may have it still
 	}()
-	return newChildConn(output{&messages{in: bufio.NewReaderSize(stdout, 64<<10)}, sync.OnceFunc(func() {
+	return newChildConn(output{&messages{next: lines(bufio.NewReaderSize(stdout, 64<<10))}, sync.OnceFunc(func() {
 		stdin.Close() //nolint:errcheck // it may have ended before
 		go stop(cmd.Process, ended)
 	})}, stdin)
-}
-
-// messages reads the lines of a child that are messages: servers write other things to standard output, too.
-type messages struct {
-	in   *bufio.Reader
-	rest []byte
-}
-
-func (m *messages) Read(to []byte) (int, error) {
-	for len(m.rest) == 0 {
-		var line []byte
-		for {
-			piece, err := m.in.ReadSlice('\n')
-			if line = append(line, piece...); len(line) > maxServerMessage {
-				return 0, errors.New("the server's message is too long")
-			}
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, bufio.ErrBufferFull) {
-				return 0, err
-			}
-		}
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
-			m.rest = append(line, '\n')
-		}
-	}
-	n := copy(to, m.rest)
-	m.rest = m.rest[n:]
-	return n, nil
 }
 
 // stop ends a process: by itself, by SIGTERM, by SIGKILL.

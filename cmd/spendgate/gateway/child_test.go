@@ -10,7 +10,8 @@ import (
 // messages is left out.
 func TestChild(t *testing.T) {
 	t.Setenv("SPENDGATE_API_KEY", "secret")
-	u := &upstream{Command: []string{"/bin/sh", "-c", `echo starting; echo; echo "{half"; ` +
+	u := &upstream{Command: []string{"/bin/sh", "-c", `echo starting; echo; echo "{half"; echo '{"level":"info"}'; ` +
+		`echo '{"jsonrpc":"2.0","method":"more"} than that'; ` +
 		`echo "{\"jsonrpc\":\"2.0\",\"method\":\"has $SPENDGATE_API_KEY$OTHER\"}"`}}
 	for want, environ := range map[string][]string{
 		"has other": {"SPENDGATE_API_KEY=secret", "OTHER=other"}, "has ": {"SPENDGATE_API_KEY=secret"},

@@ -20,6 +20,7 @@ const (
 	startTimeout     = 20 * time.Second // of each era
 	maxServerMessage = 64 << 20         // ten thousand tools, or an image
 	codeUnavailable  = -32000
+	codeLost         = -32001 // and the server may have forgotten the session
 )
 
 var errNotSent = errors.New("the server cannot be reached")
@@ -35,6 +36,7 @@ type link struct {
 
 	mu      sync.Mutex
 	cs      *mcp.ClientSession
+	began   time.Time     // of the connection
 	ready   chan struct{} // closed when the connection that is being made is made, or cannot be made; nil if none is being made
 	err     error         // why there is none
 	backoff time.Duration
@@ -89,7 +91,6 @@ func (l *link) make(ready chan struct{}) {
 	l.backoff = min(max(2*wait, firstBackoff), mostBackoff)
 	l.mu.Unlock()
 	time.Sleep(wait)
-	began := time.Now()
 	cs, err := l.connect()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,20 +105,26 @@ func (l *link) make(ready chan struct{}) {
 		l.failed()
 		return
 	}
-	l.cs, l.tools = cs, nil
-	go func() {
-		err := cs.Wait()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.cs = nil
-		if time.Since(began) > time.Minute {
-			l.backoff = 0
-		}
-		if !l.closed {
-			l.log.Warn("upstream ended", "error", err)
-			l.failed()
-		}
-	}()
+	l.cs, l.tools, l.began = cs, nil, time.Now()
+	go func() { l.leave(cs, cs.Wait()) }()
+}
+
+// leave has the next request use another connection.
+func (l *link) leave(cs *mcp.ClientSession, why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cs != cs {
+		return
+	}
+	l.cs = nil
+	go cs.Close() //nolint:errcheck // it may have ended before; otherwise it ends when its calls have
+	if time.Since(l.began) > time.Minute {
+		l.backoff = 0
+	}
+	if !l.closed {
+		l.log.Warn("upstream ended", "error", why)
+		l.failed()
+	}
 }
 
 // connect agrees on the protocol with the server, in either era.
@@ -186,7 +193,7 @@ func (l *link) definitions(ctx context.Context, age time.Duration) (pinned, *mcp
 			}
 			return tools, cs, nil
 		}
-		if _, answered := errors.AsType[*jsonrpc.Error](err); again || answered || ctx.Err() != nil {
+		if again || ctx.Err() != nil {
 			return nil, nil, err
 		}
 	}
@@ -226,12 +233,16 @@ func scope(result mcp.Result) {
 	}
 }
 
-// dropTTL is middleware of a client: a server must not say for how long its tools need not be compared.
-func dropTTL(next mcp.MethodHandler) mcp.MethodHandler {
+// send is middleware of the client. A server must not say for how long its tools need not be compared.
+func (l *link) send(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, r)
 		if tools, ok := result.(*mcp.ListToolsResult); ok {
 			tools.Cacheable = mcp.Cacheable{}
+		}
+		if own, ok := errors.AsType[*jsonrpc.Error](err); ok && own.Code == codeLost {
+			cs, _ := r.GetSession().(*mcp.ClientSession)
+			l.leave(cs, err)
 		}
 		return result, err
 	}

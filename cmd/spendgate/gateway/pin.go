@@ -44,9 +44,6 @@ type definition struct {
 	text, schema jsontext.Value
 }
 
-// maxTools bounds what a server can make the gateway remember.
-const maxTools = 100_000
-
 func lockPath(path string) string { return path + ".lock" }
 
 // readLock reads the lock of a file; nil when there is no lock.
@@ -121,29 +118,23 @@ func define(t *mcp.Tool) (d definition) {
 	return d
 }
 
-// listTools asks a server for all its tools, page by page.
+// listTools asks a server for all its tools.
 func listTools(ctx context.Context, cs *mcp.ClientSession) (pinned, error) {
-	tools, seen, cursor := make(pinned), make(map[string]bool), ""
-	for {
-		page, err := cs.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	tools, size := make(pinned), 0
+	for t, err := range cs.Tools(ctx, nil) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot list its tools: %w", err)
 		}
-		for _, t := range page.Tools {
-			d := define(t)
-			if _, twice := tools[t.Name]; twice {
-				d.SHA256 = "" // ambiguous, and so never accepted
-			}
-			tools[t.Name] = d
+		d := define(t)
+		if _, twice := tools[t.Name]; twice {
+			d.SHA256 = "" // ambiguous, and so never accepted
 		}
-		if page.NextCursor == "" {
-			return tools, nil
+		tools[t.Name] = d
+		if size += len(d.text); size > maxServerMessage { // what a server can make the gateway remember
+			return nil, errors.New("the list of its tools is too long")
 		}
-		if cursor = page.NextCursor; seen[cursor] || len(tools) > maxTools {
-			return nil, errors.New("the list of its tools does not end")
-		}
-		seen[cursor] = true
 	}
+	return tools, nil
 }
 
 // accepted returns why a tool is off although it is mapped or passed, nil if its

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,11 @@ type plain struct {
 	calls  []string // methods, without the methods of the start
 	params []string // of the calls of tools
 	strays int      // requests to where a status leads that is a redirect
+	// listens gives a stream of events that belong to no call, which ends at once.
+	listens  bool
+	heard    atomic.Int32 // requests for it
+	refused  atomic.Int32 // which of these is answered by an error
+	sessions int          // that were begun
 	// wire answers calls instead, which have an identifier.
 	wire func(w http.ResponseWriter, id string)
 }
@@ -58,6 +64,14 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/elsewhere" {
 		s.with(func() { s.strays++ })
 	}
+	if r.Method == http.MethodGet && s.listens {
+		w.Header().Set("Content-Type", typeEvents)
+		if s.heard.Add(1) == s.refused.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, "retry: 1\n\n")
+		return
+	}
 	text, err := io.ReadAll(r.Body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,6 +91,7 @@ func (s *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch method {
 	case "initialize":
+		s.sessions++
 		w.Header().Set("Mcp-Session-Id", "s")
 		result = `{"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "plain", "version": "1"}}`
 	case "tools/list":
@@ -164,41 +179,94 @@ func TestRefusedAfterPaying(t *testing.T) {
 	}
 }
 
-// TestAnswers (P7): an answer counts for the call that has its identifier, once, whatever else comes with it.
+// TestAnswers (P7): an answer counts for the call that has its identifier, once, whatever else comes with it. What is none puts that
+// call in doubt, and no other one over the same connection.
 func TestAnswers(t *testing.T) {
-	const typeJSON, typeEvents = "application/json", "text/event-stream"
-	for name, test := range map[string]struct{ kind, text, state string }{
-		"as text": {typeJSON, `{"jsonrpc":"2.0","id":"ID","result":{}}`, stateInDoubt},
-		"half":    {typeJSON, `{"jsonrpc":"2.0","id":ID,"result":{"content":[`, stateInDoubt},
-		"a list":  {typeJSON, `{"jsonrpc":"2.0","id":ID,"result":[]}`, stateInDoubt},
-		"failed":  {typeJSON, `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"Failed to refund"}]}}`, stateInDoubt},
+	const typeJSON = "application/json"
+	for name, test := range map[string]struct {
+		status            int
+		kind, text, state string
+	}{
+		"as text":          {200, typeJSON, `{"jsonrpc":"2.0","id":"ID","result":{}}`, stateInDoubt},
+		"for another call": {200, typeJSON, `{"jsonrpc":"2.0","id":999,"result":{}}`, stateInDoubt},
+		"half":             {200, typeJSON, `{"jsonrpc":"2.0","id":ID,"result":{"content":[`, stateInDoubt},
+		"a list":           {200, typeJSON, `{"jsonrpc":"2.0","id":ID,"result":[]}`, stateInDoubt},
+		"null":             {200, typeJSON, `{"jsonrpc":"2.0","id":ID,"result":null}`, stateInDoubt},
+		"refused":          {413, "text/html", `<html>`, stateInDoubt},
+		"session forgotten": {
+			400, typeJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"No valid session ID provided"}}`, stateInDoubt,
+		},
+		"accepted": {202, "", "", stateInDoubt},
+		"failed":   {200, typeJSON, `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"Failed to refund"}]}}`, stateInDoubt},
 		"failed in JSON": {
-			typeJSON, `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"\"Failed to refund. Error: timeout\""}]}}`,
+			200, typeJSON, `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"\"Failed to refund. Error: timeout\""}]}}`,
 			stateInDoubt,
 		},
 		"among others": {
-			typeEvents, "BEFORE" + `data: {"jsonrpc":"2.0","id":999,"result":{"isError":true}}` + "\n\n" +
-				`data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]}}` + "\n\nBEFORE", stateExecuted,
+			200, typeEvents, "BEFORE" + `data: {"jsonrpc":"2.0","id":999,"result":{"isError":true}}` + "\n\n" + "hello\ndata: hello\n\n" +
+				"id: 1\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":ID,\r\ndata: \"result\":{\"content\":[]}}\r\n\r\nBEFORE", stateExecuted,
 		},
-		"none": {typeEvents, ": nothing\n\n", stateInDoubt},
+		"not ended":  {200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]}}`, stateExecuted},
+		"none":       {200, typeEvents, ": nothing\n\n", stateInDoubt},
+		"half event": {200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"res`, stateInDoubt},
+		"null event": {200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"result":null}` + "\n\n", stateInDoubt},
+		"long event": {
+			200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]},"x":"` + strings.Repeat("x", maxServerMessage) + "\"}\n\n",
+			stateInDoubt,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, p := newPlain(t)
-			g := guarded(t, newService(t), p, "", "")
-			agent, before := agentOver(t, g), ""
+			address := served(t, guarded(t, newService(t), p, "listen: 127.0.0.1:0\n", "")) + Path
+			agent, other := agentWith(t, address, "", latestVersion), agentWith(t, address, "", latestVersion)
+			wants(t, agent, "ch_0", 1, stateExecuted, "")
+			begun := s.sessions
+			before, calling, answered := "", make(chan struct{}), make(chan struct{})
 			s.wire = func(w http.ResponseWriter, id string) {
+				if len(s.params) == 2 { // of the other agent
+					s.mu.Unlock()
+					close(calling)
+					<-answered
+					s.mu.Lock()
+					_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, id)
+					return
+				}
 				w.Header().Set("Content-Type", test.kind)
+				w.WriteHeader(test.status)
 				_, _ = strings.NewReplacer("ID", id, "BEFORE", before).WriteString(w, test.text)
 				before = strings.Repeat(`data: {"jsonrpc":"2.0","id":`+id+`,"result":{"isError":true}}`+"\n\n", 3)
 			}
-			time.AfterFunc(3*time.Second, g.stop) // an answer that does not come is not waited for
+			var both sync.WaitGroup
+			both.Go(func() { wants(t, other, "ch_other", 1, stateExecuted, "") })
+			<-calling
 			wants(t, agent, "ch_1", 1, test.state, "")
-			if s.paid != 1 {
-				t.Errorf("%d payments", s.paid)
+			close(answered)
+			both.Wait()
+			s.with(func() { s.wire = nil })
+			wants(t, agent, "ch_2", 1, stateExecuted, "")
+			if s.paid != 4 || (s.sessions > begun) != (name == "session forgotten") {
+				t.Errorf("%d payments, %d new sessions", s.paid, s.sessions-begun)
 			}
 		})
 	}
+}
+
+// TestStreamEnds (P7): that the stream of other messages ends again and again, as behind a proxy, or is refused, ends no call.
+func TestStreamEnds(t *testing.T) {
+	s, p := newPlain(t)
+	s.listens = true
+	agent := agentOver(t, guarded(t, newService(t), p, "", ""))
+	s.wire = func(w http.ResponseWriter, id string) {
+		s.mu.Unlock()
+		defer s.mu.Lock()
+		const often = 8 // the SDK would end the connection after the fifth
+		heard := s.heard.Load()
+		s.refused.Store(heard + often)
+		within(t, "the stream is asked for again", func() bool { return s.heard.Load() > heard+often })
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, id)
+	}
+	wants(t, agent, "ch_1", 1, stateExecuted, "")
 }
 
 // TestSilentChange (P10): a tool whose definition changes without a notification is off at the next call, even while people decide.

@@ -1,13 +1,20 @@
 package gateway
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // sending tells whether anything of a request was sent to a server. Until then the request can be taken back.
@@ -90,9 +97,12 @@ func newRemote(u *upstream) *http.Client {
 	return &http.Client{Transport: &remote{u, base}, CheckRedirect: stays}
 }
 
-// RoundTrip adds the headers of the file to a request, and watches whether it is sent.
+const headerLastEvent = "Last-Event-ID"
+
+// RoundTrip adds the headers of the file to a request, and watches whether it is sent. What is wrong with the answer to a call is an
+// error of that call alone: for the SDK it would be the end of the connection, and every other call over it would be in doubt.
 func (t *remote) RoundTrip(r *http.Request) (*http.Response, error) {
-	watching := watched(r.Context())
+	watching, call := watched(r.Context()), callIn(r)
 	r = r.Clone(r.Context())
 	for name, v := range t.u.Headers {
 		r.Header.Set(name, v.now())
@@ -100,23 +110,82 @@ func (t *remote) RoundTrip(r *http.Request) (*http.Response, error) {
 	if watching != nil && r.Body != nil {
 		r.Body, r.GetBody = &body{r.Body, watching}, nil // with GetBody, it could be sent twice
 	}
+	if r.Method == http.MethodGet && (r.Header.Get(headerLastEvent) == "" || strings.HasPrefix(r.Header.Get(headerLastEvent), ownEvent)) {
+		return t.listen(r)
+	}
 	response, err := t.base.RoundTrip(r)
-	if err == nil && response.Header.Get("Content-Type") != "text/event-stream" {
-		response.Body = &limited{response.Body, maxServerMessage}
+	if err != nil {
+		return nil, err
+	}
+	in, good := response.Body, response.StatusCode/100 == 2
+	switch {
+	case good && mediaType(response) == typeEvents:
+		response.Body = stream{&messages{next: events(bufio.NewReader(in), "")}, in}
+	case call.IsValid():
+		text, err := io.ReadAll(http.MaxBytesReader(nil, in, maxServerMessage))
+		_ = in.Close() // only read
+		m, _ := jsonrpc.DecodeMessage(text)
+		if a, ok := m.(*jsonrpc.Response); err != nil || !ok || a.ID != call {
+			text = nil
+		}
+		if text = readable(text); text == nil {
+			code := int64(codeUnavailable)
+			if lost := response.StatusCode; r.Header.Get(headerSession) != "" && (lost == http.StatusNotFound || lost == http.StatusBadRequest) {
+				code = codeLost
+			}
+			text = noAnswer(call, code, "something else, with the HTTP status "+response.Status)
+		}
+		response.Header.Set("Content-Type", "application/json")
+		response.StatusCode, response.Body = http.StatusOK, io.NopCloser(bytes.NewReader(text))
+	case r.Method == http.MethodPost: // a notification, or an answer to the server
+		response.StatusCode = http.StatusAccepted
+	}
+	return response, nil
+}
+
+const (
+	ownEvent   = "gateway-"
+	typeEvents = "text/event-stream"
+)
+
+type stream struct {
+	io.Reader
+	io.Closer
+}
+
+// listen asks for the stream of messages that belong to no call. For the SDK its end, several times, would be that of the connection.
+func (t *remote) listen(r *http.Request) (*http.Response, error) {
+	again := r.Header.Get(headerLastEvent) != ""
+	r.Header.Del(headerLastEvent)
+	response, err := t.base.RoundTrip(r)
+	if again && r.Context().Err() == nil && (err != nil || response.StatusCode >= http.StatusInternalServerError) {
+		response, err = &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {typeEvents}}, Body: http.NoBody}, nil
+	}
+	if err == nil && mediaType(response) == typeEvents {
+		last := fmt.Sprintf("id: %s%d\n\n", ownEvent, time.Now().UnixNano()) // the next request for the stream is not a repeated failure
+		response.Body = stream{&messages{next: events(bufio.NewReader(response.Body), last)}, response.Body}
 	}
 	return response, err
 }
 
-// limited is a body that breaks off when it is too long.
-type limited struct {
-	io.ReadCloser
-	left int
+func mediaType(r *http.Response) string {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind
 }
 
-func (l *limited) Read(to []byte) (int, error) {
-	n, err := l.ReadCloser.Read(to)
-	if l.left -= n; l.left < 0 {
-		return 0, errors.New("the server's answer is too long")
+// callIn returns the identifier of the call in a request; it is not valid if there is none.
+func callIn(r *http.Request) (id jsonrpc.ID) {
+	if r.GetBody == nil {
+		return id
 	}
-	return n, err
+	body, err := r.GetBody()
+	if err != nil {
+		return id
+	}
+	text, _ := io.ReadAll(body)
+	m, _ := jsonrpc.DecodeMessage(text)
+	if call, ok := m.(*jsonrpc.Request); ok {
+		return call.ID
+	}
+	return id
 }

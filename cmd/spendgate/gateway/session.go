@@ -121,7 +121,7 @@ func (s *session) connect(info *mcp.Implementation, capabilities *mcp.ClientCapa
 				}
 			},
 		})
-		s.l.client.AddSendingMiddleware(dropTTL)
+		s.l.client.AddSendingMiddleware(s.l.send)
 		s.l.client.AddReceivingMiddleware(s.question)
 	})
 }
