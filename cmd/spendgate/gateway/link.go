@@ -147,7 +147,7 @@ func (l *link) connect() (*mcp.ClientSession, error) {
 			break
 		}
 	}
-	return nil, fmt.Errorf("it speaks none of the versions of the protocol: %w", errors.Join(failures...))
+	return nil, errors.New("it speaks none of the versions of the protocol: " + errors.Join(failures...).Error())
 }
 
 // close ends the connection for good.
@@ -233,10 +233,18 @@ func scope(result mcp.Result) {
 	}
 }
 
+// survive turns a panic into an error: null in certain places is one, in the SDK or by a handler.
+func survive(err *error) {
+	if fault := recover(); fault != nil {
+		*err = fmt.Errorf("a message cannot be read: %v", fault)
+	}
+}
+
 // send is middleware of the client. A server must not say for how long its tools need not be compared.
 func (l *link) send(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-		result, err := next(ctx, method, r)
+	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
+		defer survive(&err)
+		result, err = next(ctx, method, r)
 		if tools, ok := result.(*mcp.ListToolsResult); ok {
 			tools.Cacheable = mcp.Cacheable{}
 		}

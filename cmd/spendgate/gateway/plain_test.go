@@ -210,6 +210,10 @@ func TestAnswers(t *testing.T) {
 		"none":       {200, typeEvents, ": nothing\n\n", stateInDoubt},
 		"half event": {200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"res`, stateInDoubt},
 		"null event": {200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"result":null}` + "\n\n", stateInDoubt},
+		"null within": {
+			200, typeEvents, `data: {"jsonrpc":"2.0","method":"notifications/resources/updated","params":null}` + "\n\n" +
+				`data: {"jsonrpc":"2.0","id":ID,"result":{"content":[],"inputRequests":{"x":null}}}` + "\n\n", stateInDoubt,
+		},
 		"long event": {
 			200, typeEvents, `data: {"jsonrpc":"2.0","id":ID,"result":{"content":[]},"x":"` + strings.Repeat("x", maxServerMessage) + "\"}\n\n",
 			stateInDoubt,

@@ -11,15 +11,14 @@ import (
 
 // question is middleware that passes the questions of a server to the agent of the session.
 func (s *session) question(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
+		defer survive(&err)
 		s.mu.Lock()
 		agent := s.agent
 		s.mu.Unlock()
 		if agent == nil {
 			return next(ctx, method, r)
 		}
-		var result mcp.Result
-		var err error
 		switch p := r.GetParams().(type) {
 		case *mcp.CreateMessageWithToolsParams:
 			result, err = agent.CreateMessageWithTools(s.within(ctx), p)

@@ -212,7 +212,8 @@ func (s *session) use() (done func()) {
 
 // receive is middleware that passes what agents ask to the server. What it does not name is answered by the SDK, or refused.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
+		defer survive(&err)
 		defer s.use()()
 		if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
 			result, err := next(ctx, method, r)
