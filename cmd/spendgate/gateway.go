@@ -108,7 +108,6 @@ func runGateway(ctx context.Context, p cli.Process, args []string, upstream stri
 	if file.Shadow {
 		log.Warn("shadow: every call is executed, whatever the decision is")
 	}
-	go g.AdviseOnKey(ctx)
 	if file.Listen == "" {
 		return g.ServeStdio(ctx, upstream, p.Stdin, p.Stdout)
 	}
@@ -238,18 +237,8 @@ func gatewayCheck(flags *flag.FlagSet) cli.Action {
 		if err != nil {
 			return err
 		}
-		c, err := config.LoadGateway(p.Environ)
-		if err != nil {
-			return err
-		}
-		api, err := gatewayClient(file, c)
-		if err != nil { // comparing the tools does not need the service
-			if _, err := fmt.Fprintln(p.Stderr, "the gateway's key is not looked at:", err); err != nil {
-				return err
-			}
-		}
 		return gateway.Check(ctx, gateway.CheckOptions{
-			File: file, Client: api, Accept: *accept, Version: version, Environ: p.Environ, Out: p.Stdout,
+			File: file, Accept: *accept, Version: version, Environ: p.Environ, Out: p.Stdout,
 			Logger: slog.New(slog.NewTextHandler(p.Stderr, nil)),
 		})
 	}

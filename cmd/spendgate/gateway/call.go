@@ -20,7 +20,6 @@ import (
 
 const (
 	checkTimeout  = 20 * time.Second // of reading a server's tools, or of a request to the service with its repetitions
-	selfTimeout   = 5 * time.Second  // of asking the service whose key it is
 	shadowTimeout = 2 * time.Second  // for which a shadow lets a call wait for the service
 	callTimeout   = 14 * time.Minute // of a call of a server: after 15 minutes the service records it as in doubt
 	fresh         = time.Second      // how old a tool's definition may be when it is compared again

@@ -14,15 +14,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"spendgate/hotpath/client"
 )
-
-// looked is what a server offers now.
-type looked struct {
-	tools pinned
-	name  string // as the server calls itself
-}
 
 // lookedAs returns the capabilities that the gateway declares when it looks at a server's tools,
 // one set after the other: some servers offer tools only to agents with certain capabilities, or
@@ -34,6 +26,8 @@ func lookedAs() []*mcp.ClientCapabilities {
 	}, {}}
 }
 
+const lookTimeout = time.Minute
+
 // looker connects to servers and reads their tools.
 type looker struct {
 	environ []string
@@ -41,22 +35,19 @@ type looker struct {
 	version string
 }
 
-// look reads a server's tools, in all the forms that it offers to agents of both eras.
-func (o looker) look(ctx context.Context, u *upstream) (all looked, err error) {
+// look reads a server's tools, in all the forms that it offers to agents of both eras, and the name that it gives itself.
+func (o looker) look(ctx context.Context, u *upstream) (all pinned, name string, err error) {
+	all = make(pinned)
 	for _, old := range []bool{true, false} {
 		for _, capabilities := range lookedAs() {
-			seen, err := o.lookAs(ctx, u, old, capabilities)
-			if err != nil {
-				return looked{}, fmt.Errorf("the server %s: %w", u.name, err)
+			var seen pinned
+			if seen, name, err = o.lookAs(ctx, u, old, capabilities); err != nil {
+				return nil, "", fmt.Errorf("the server %s: %w", u.name, err)
 			}
-			if all.tools == nil {
-				all = seen
-				continue
-			}
-			all.tools.add(seen.tools)
+			all.add(seen)
 		}
 	}
-	return all, nil
+	return all, name, nil
 }
 
 // add adds the forms of tools that a server offers to other agents.
@@ -77,7 +68,9 @@ func (p pinned) add(others pinned) {
 }
 
 // lookAs connects to a server as an agent with those capabilities, reads its tools and disconnects.
-func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities *mcp.ClientCapabilities) (looked, error) {
+func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities *mcp.ClientCapabilities) (tools pinned, name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	l := &link{u: u, log: o.log, old: old, failed: func() {}, dial: func() mcp.Transport { return dialer(u, o.environ, o.log) }}
 	l.client = mcp.NewClient(&mcp.Implementation{Name: "spendgate-gateway", Version: o.version}, &mcp.ClientOptions{
 		Capabilities:           capabilities,
@@ -85,19 +78,17 @@ func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities 
 	})
 	l.client.AddSendingMiddleware(l.send)
 	defer l.close()
-	tools, err := l.settledTools(ctx)
-	if err != nil {
-		return looked{}, err
+	if tools, err = l.settledTools(ctx); err != nil {
+		return nil, "", err
 	}
 	cs, err := l.session(ctx)
 	if err != nil {
-		return looked{}, err
+		return nil, "", err
 	}
-	seen := looked{tools: tools}
-	if info := cs.InitializeResult().ServerInfo; info != nil { // the name may be missing
-		seen.name = info.Name
+	if info := cs.InitializeResult().ServerInfo; info != nil { // it may be missing
+		name = info.Name
 	}
-	return seen, nil
+	return tools, name, nil
 }
 
 // settledTools returns the server's tools once they have not changed for a moment: some
@@ -141,7 +132,6 @@ func (p pinned) pins() map[string]pin {
 type CheckOptions struct {
 	File    *File
 	Accept  bool           // write the lock
-	Client  *client.Client // of the service, to look at the key; nil where there is none
 	Version string
 	Environ []string
 	Logger  *slog.Logger
@@ -162,18 +152,18 @@ func Check(ctx context.Context, o CheckOptions) error {
 	var lines, left, notes []string // left is what cannot be accepted
 	for _, name := range o.File.order {
 		u := o.File.Upstreams[name]
-		seen, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
+		tools, _, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
 		if err != nil {
 			return err
 		}
-		now.Upstreams[name] = seen.tools.pins()
+		now.Upstreams[name] = tools.pins()
 		var known map[string]pin
 		if old != nil {
 			known = old.Upstreams[name]
 		}
-		lines = append(lines, u.compare(known, seen.tools)...)
-		left = append(left, u.compare(now.Upstreams[name], seen.tools)...)
-		notes = append(notes, u.notes(known, seen.tools)...)
+		lines = append(lines, u.compare(known, tools)...)
+		left = append(left, u.compare(now.Upstreams[name], tools)...)
+		notes = append(notes, u.notes(known, tools)...)
 	}
 	if old == nil {
 		lines = append([]string{"there is no " + lockPath(o.File.path)}, lines...)
@@ -182,15 +172,6 @@ func Check(ctx context.Context, o CheckOptions) error {
 			if now.Upstreams[name] == nil {
 				lines = append(lines, name+": is not in the file any more")
 			}
-		}
-	}
-	if o.Client != nil {
-		advice, err := keyAdvice(ctx, o.Client)
-		if err != nil {
-			advice = err.Error()
-		}
-		if advice != "" {
-			notes = append([]string{advice}, notes...)
 		}
 	}
 	for i := range notes {
@@ -281,30 +262,4 @@ func printable(name string) string {
 		return strconv.QuoteToASCII(name)
 	}
 	return name
-}
-
-// keyAdvice returns what the owner of the gateway's key should know; empty if that is nothing.
-func keyAdvice(ctx context.Context, api *client.Client) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, selfTimeout)
-	defer cancel()
-	self, err := api.Self(ctx)
-	if err != nil {
-		return "", fmt.Errorf("the service does not say whose key it is: %w", err)
-	}
-	if self.Principal == "" {
-		return "the key has no principal of its own: a payment made under another key would not be recognised, and the service refuses every " +
-			"mapped call. Make a key of role gateway with a principal", nil
-	}
-	return "", nil
-}
-
-// AdviseOnKey logs what the owner of the gateway's key should know.
-func (g *Gateway) AdviseOnKey(ctx context.Context) {
-	advice, err := keyAdvice(ctx, g.api)
-	switch {
-	case err != nil:
-		g.log.Warn("the gateway's key was not looked at", "error", err)
-	case advice != "":
-		g.log.Warn(advice)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -276,26 +275,10 @@ func TestFormsOfTools(t *testing.T) {
 	}
 }
 
-// TestKeyWithoutPrincipal: a key without a principal is reported at the start and by check.
+// TestKeyWithoutPrincipal: the service says what is wrong with a key, and so the gateway does.
 func TestKeyWithoutPrincipal(t *testing.T) {
 	s, p := newService(t), newProvider(t)
-	key, err := s.api.CreateKey(t.Context(), client.KeyRequest{Name: "g", Grants: client.Grants{Role: "gateway"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.own, err = client.New(client.Options{BaseURL: s.API, APIKey: key.APIKey}); err != nil {
-		t.Fatal(err)
-	}
-	g := guarded(t, s, p, "", "")
-	var log, out strings.Builder
-	g.log = slog.New(slog.NewTextHandler(&log, nil))
-	g.AdviseOnKey(t.Context())
-	if err := Check(t.Context(), CheckOptions{File: g.file, Client: g.api, Logger: quiet(), Out: &out}); err != nil {
-		t.Error(err)
-	}
-	const advice = "the key has no principal of its own"
-	if !strings.Contains(log.String(), advice) || !strings.Contains(out.String(), advice) {
-		t.Error(log.String(), out.String())
-	}
-	wants(t, agentOver(t, g), "ch_1", 1, stateError, "principal_required")
+	key := must.Get(s.api.CreateKey(t.Context(), client.KeyRequest{Name: "g", Grants: client.Grants{Role: "gateway"}}))(t)
+	s.own = must.Get(client.New(client.Options{BaseURL: s.API, APIKey: key.APIKey}))(t)
+	wants(t, agentOver(t, guarded(t, s, p, "", "")), "ch_1", 1, stateError, "principal_required")
 }

@@ -32,14 +32,14 @@ type InitOptions struct {
 // it moved money, and the lock.
 func Init(ctx context.Context, o InitOptions) error {
 	u := &upstream{URL: o.URL, Command: o.Command, name: "upstream", folder: filepath.Dir(o.Path)}
-	seen, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
+	tools, name, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
 	if err != nil {
 		return err
 	}
-	u.name = upstreamName(seen.name)
+	u.name = upstreamName(name)
 	page := proposedFile{Name: yamlName(u.name), URL: o.URL, Command: o.Command, Others: make(map[string]string)}
-	for _, name := range slices.Sorted(maps.Keys(seen.tools)) {
-		d := seen.tools[name]
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		d := tools[name]
 		if p := guess(name, d); p != nil {
 			page.Tools = append(page.Tools, p)
 			continue
@@ -55,7 +55,7 @@ func Init(ctx context.Context, o InitOptions) error {
 	if o.Path == "" {
 		return nil
 	}
-	pins := &lock{Upstreams: map[string]map[string]pin{u.name: seen.tools.pins()}}
+	pins := &lock{Upstreams: map[string]map[string]pin{u.name: tools.pins()}}
 	if err := pins.write(o.Path); err != nil {
 		return fmt.Errorf("cannot write the lock: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 	"time"
 
@@ -213,23 +214,8 @@ func (l *link) fault(err error) error {
 
 // scope says who may keep a result, where the server did not: the era without sessions requires it, the other one does not have it.
 func scope(result mcp.Result) {
-	var c *mcp.Cacheable
-	switch r := result.(type) {
-	case *mcp.ListToolsResult:
-		c = &r.Cacheable
-	case *mcp.ListPromptsResult:
-		c = &r.Cacheable
-	case *mcp.ListResourcesResult:
-		c = &r.Cacheable
-	case *mcp.ListResourceTemplatesResult:
-		c = &r.Cacheable
-	case *mcp.ReadResourceResult:
-		c = &r.Cacheable
-	default:
-		return
-	}
-	if c.CacheScope == "" {
-		c.CacheScope = "private"
+	if c := reflect.ValueOf(result).Elem().FieldByName("CacheScope"); c.IsValid() && c.String() == "" {
+		c.SetString("private")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics count what the gateway did. Labels have only the servers and tools that the file
@@ -22,28 +23,25 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	opts := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "spendgate", Subsystem: "gateway", Name: name, Help: help}
 	}
-	m := &metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts(opts("calls_total",
+	with := promauto.With(registerer)
+	return &metrics{
+		calls: with.NewCounterVec(prometheus.CounterOpts(opts("calls_total",
 			"Calls of mapped tools by what they ended with: state, and in a shadow the state that enforcement would have given.")),
 			[]string{"upstream", "tool", "state", "shadow"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "spendgate", Subsystem: "gateway", Name: "call_duration_seconds",
 			Help:    "From a mapped tool's call to its result, what it waits for people included.",
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 600},
 		}, []string{"upstream", "tool"}),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts(opts("upstream_failures_total",
+		ends: with.NewCounterVec(prometheus.CounterOpts(opts("upstream_failures_total",
 			"Times that an upstream could not be reached or ended while agents were connected.")), []string{"upstream"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts(opts("calls_in_flight", "Mapped calls without a result yet."))),
-		sessions: prometheus.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
-		unrecorded: prometheus.NewCounter(prometheus.CounterOpts(opts("report_failures_total",
+		inFlight: with.NewGauge(prometheus.GaugeOpts(opts("calls_in_flight", "Mapped calls without a result yet."))),
+		sessions: with.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
+		unrecorded: with.NewCounter(prometheus.CounterOpts(opts("report_failures_total",
 			"Times that the service did not record what became of a check."))),
-		tokenFaults: prometheus.NewGauge(prometheus.GaugeOpts(opts("token_faults",
+		tokenFaults: with.NewGauge(prometheus.GaugeOpts(opts("token_faults",
 			"Files of agents' tokens at fault, whose agents have no access. 1 if the folder cannot be read."))),
 	}
-	if registerer != nil {
-		registerer.MustRegister(m.calls, m.seconds, m.ends, m.inFlight, m.sessions, m.unrecorded, m.tokenFaults)
-	}
-	return m
 }
 
 // ended counts a mapped call.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 	"unicode"
@@ -128,7 +129,7 @@ func (t *tool) amount(arguments jsontext.Value, currency string) (client.Amount,
 	if err != nil {
 		return client.Amount{}, fmt.Errorf("argument %s %w", path, err)
 	}
-	digits, counts := 0, t.Amount.Digits != nil || t.Amount.MinorUnits
+	digits := 0
 	switch {
 	case t.Amount.Digits != nil:
 		digits = *t.Amount.Digits
@@ -139,28 +140,24 @@ func (t *tool) amount(arguments jsontext.Value, currency string) (client.Amount,
 		}
 		digits = known
 	}
-	if counts {
-		mantissa, exponent := splitNumber(plainNumber(number))
-		if exponent < 0 {
+	exact, _ := new(big.Rat).SetString(number)
+	if t.Amount.Digits != nil || t.Amount.MinorUnits {
+		if !exact.IsInt() {
 			return client.Amount{}, fmt.Errorf("argument %s must be a whole number of the smallest unit", path)
 		}
-		number = mantissa + "e" + strconv.Itoa(exponent-digits)
+		number = fmt.Sprintf("%se-%d", exact.Num(), digits)
 	}
 	amount, err := spend.ParseAmount(number)
 	switch {
 	case err != nil:
 		return amount, fmt.Errorf("argument %s %w", path, err)
-	case plainNumber(number) == "0":
+	case exact.Sign() == 0:
 		return amount, fmt.Errorf("argument %s is 0, which some servers take for no amount, and then for all that there is", path)
 	}
 	return amount, nil
 }
 
-func splitNumber(plain string) (mantissa string, exponent int) {
-	mantissa, power, _ := strings.Cut(plain, "e")
-	exponent, _ = strconv.Atoi(power) // of plainNumber; without one it is 0
-	return mantissa, exponent
-}
+const mostDigits = 64 // of a number as it is written; no amount needs as many
 
 // numberOf returns a number as it is written. A string counts as a number if it has only plain
 // decimal digits. A number with more digits than a binary float keeps is refused: many servers
@@ -171,7 +168,7 @@ func numberOf(value jsontext.Value) (string, error) {
 		return string(value), checkDigits(value)
 	case '"':
 		text, ok := textOf(value)
-		if !ok || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
+		if !ok || len(text) > mostDigits || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
 			return "", errors.New("must be a number in plain decimal digits")
 		}
 		return text, nil
@@ -183,10 +180,14 @@ func numberOf(value jsontext.Value) (string, error) {
 // checkDigits refuses a number with more digits than a binary float keeps.
 func checkDigits(number jsontext.Value) error {
 	float, err := strconv.ParseFloat(string(number), 64)
-	if err != nil || plainNumber(strconv.FormatFloat(float, 'e', -1, 64)) != plainNumber(string(number)) {
-		return errors.New("has more digits than programs agree on")
+	if err == nil && len(number) <= mostDigits && (float != 0 || !strings.ContainsAny(string(number), "123456789")) {
+		written, _ := new(big.Rat).SetString(string(number))
+		kept, _ := new(big.Rat).SetString(strconv.FormatFloat(float, 'e', -1, 64))
+		if written.Cmp(kept) == 0 {
+			return nil
+		}
 	}
-	return nil
+	return errors.New("has more digits than programs agree on")
 }
 
 // resultAt returns the value at a path of a result: of structuredContent, or without that of the one text, which is JSON; empty if
@@ -240,34 +241,4 @@ func (t *tool) declined(result jsontext.Value) bool {
 		}
 	}
 	return false
-}
-
-// plainNumber writes a JSON number as its significant digits and an exponent of
-// ten: 42.5, 42.50 and 4.25e1 become 425e-1. A number whose exponent is too long to be
-// read stays as it is.
-func plainNumber(s string) string {
-	digits, exponent, _ := strings.Cut(strings.ToLower(s), "e")
-	sign := ""
-	if rest, negative := strings.CutPrefix(digits, "-"); negative {
-		sign, digits = "-", rest
-	}
-	scale := 0
-	if exponent != "" {
-		var err error
-		if scale, err = strconv.Atoi(exponent); err != nil {
-			return s
-		}
-	}
-	whole, fraction, _ := strings.Cut(digits, ".")
-	digits = strings.TrimLeft(whole+fraction, "0")
-	scale -= len(fraction)
-	trimmed := strings.TrimRight(digits, "0")
-	scale += len(digits) - len(trimmed)
-	if trimmed == "" {
-		return "0"
-	}
-	if scale == 0 {
-		return sign + trimmed
-	}
-	return sign + trimmed + "e" + strconv.Itoa(scale)
 }

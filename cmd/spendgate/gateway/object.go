@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/text/cases"
 )
 
 // object is a JSON object that keeps its members as they are written, in their order.
@@ -31,17 +31,17 @@ func parseObject(text jsontext.Value) (object, error) {
 		return nil, fmt.Errorf("must be an object, not %s", kindOf(text))
 	}
 	var o object
-	names := make(map[string]bool) // folded: an agent may send any number of them
+	fold, names := cases.Fold(), make(map[string]bool) // folded: an agent may send any number of them
 	for d.PeekKind() == '"' {
 		token, err := d.ReadToken()
 		if err != nil {
 			return nil, err
 		}
 		name := token.String()
-		if names[folded(name)] {
+		if names[fold.String(name)] {
 			return nil, fmt.Errorf("has the name %q twice", name)
 		}
-		names[folded(name)] = true
+		names[fold.String(name)] = true
 		value, err := d.ReadValue()
 		if err != nil {
 			return nil, err
@@ -52,18 +52,6 @@ func parseObject(text jsontext.Value) (object, error) {
 		return nil, err
 	}
 	return o, nil
-}
-
-// folded returns a form of a name that is the same for all names that strings.EqualFold
-// considers equal.
-func folded(name string) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
-			least = min(least, other)
-		}
-		return least
-	}, name)
 }
 
 // get returns a member's value, nil if no member has that very name.
@@ -90,11 +78,7 @@ func (o object) text() jsontext.Value {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		name, err := jsontext.AppendQuote(nil, m.name)
-		if err != nil { // not UTF-8: written with replacement characters
-			name, _ = jsontext.AppendQuote(nil, strings.ToValidUTF8(m.name, "\uFFFD"))
-		}
-		out = append(append(append(out, name...), ':'), m.value...)
+		out = append(append(append(out, encode(m.name)...), ':'), m.value...)
 	}
 	return append(out, '}')
 }

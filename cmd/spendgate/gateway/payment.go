@@ -119,12 +119,8 @@ func plainValue(path string, value jsontext.Value) (string, error) {
 		if err := checkDigits(value); err != nil {
 			return "", fmt.Errorf("argument %s %w", path, err)
 		}
-		const maxZeros = 20
-		mantissa, exponent := splitNumber(plainNumber(string(value)))
-		if exponent >= 0 && exponent <= maxZeros { // as text would have it: 77 and "77" are one
-			return mantissa + strings.Repeat("0", exponent), nil
-		}
-		return mantissa + "e" + strconv.Itoa(exponent), nil
+		float, _ := strconv.ParseFloat(string(value), 64)
+		return strconv.FormatFloat(float+0, 'f', -1, 64), nil // as text would have it: 77 and "77" are one
 	case 't', 'f':
 		return string(value), nil
 	case '{', '[':
