@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -76,7 +75,10 @@ func (o output) Close() error { o.end(); return nil }
 // which have keys that the child must not know.
 func (c *child) Connect(context.Context) (mcp.Connection, error) {
 	u := c.u
-	cmd := exec.Command(u.Command[0], u.Command[1:]...) //nolint:noctx // it ends with its conn
+	life, end := context.WithCancel(context.Background()) // it ends with its conn: by itself, by SIGTERM, by SIGKILL
+	cmd := exec.CommandContext(life, u.Command[0], u.Command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = childGrace // also of what a child of the child has open
 	cmd.Dir = u.folder
 	cmd.Env = []string{} // with nil, the child would get everything
 	for _, entry := range c.environ {
@@ -87,59 +89,32 @@ func (c *child) Connect(context.Context) (mcp.Connection, error) {
 	for name, v := range u.Env {
 		cmd.Env = append(cmd.Env, name+"="+v.now())
 	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a pipe: %w", err)
-	}
-	// Pipes of its own: cmd.Wait must not close the output before it is read.
-	stdout, says, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a pipe: %w", err)
-	}
-	stderr, complaints, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a pipe: %w", err)
-	}
+	stdout, says := io.Pipe()
+	stderr, complaints := io.Pipe()
 	cmd.Stdout, cmd.Stderr = says, complaints
-	err = cmd.Start()
-	says.Close()       //nolint:errcheck // the child has it
-	complaints.Close() //nolint:errcheck // the child has it
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		stdout.Close() //nolint:errcheck // nothing was read
-		stderr.Close() //nolint:errcheck // nothing was read
+		end()
 		return nil, fmt.Errorf("%w: cannot start %s: %w", errNotSent, u.Command[0], err)
 	}
 	go logLines(stderr, u.name, c.log)
-	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the end of its output is noticed anyway
-		close(ended)
-		time.Sleep(childGrace) // output may still be in the pipe
-		stdout.Close()         //nolint:errcheck // a child of the child may have it still
+		_ = cmd.Wait() // the end of its output is noticed
+		end()
+		_, _ = says.Close(), complaints.Close() // a pipe's Close does not fail
 	}()
 	return newChildConn(output{&messages{next: lines(bufio.NewReaderSize(stdout, 64<<10))}, sync.OnceFunc(func() {
-		stdin.Close() //nolint:errcheck // it may have ended before
-		go stop(cmd.Process, ended)
+		_, _ = stdin.Close(), stdout.Close() // it may have ended before
+		time.AfterFunc(childGrace, end)
 	})}, stdin)
 }
 
-// stop ends a process: by itself, by SIGTERM, by SIGKILL.
-func stop(process *os.Process, ended <-chan struct{}) {
-	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		select {
-		case <-ended:
-			return
-		case <-time.After(childGrace):
-			_ = process.Signal(signal) // it may have ended meanwhile
-		}
-	}
-}
-
 // logLines logs what a server says on its standard error.
-func logLines(r io.ReadCloser, name string, log *slog.Logger) {
-	defer r.Close() //nolint:errcheck // only read
-	const most = 4 << 10
-	in := bufio.NewReaderSize(r, most)
+func logLines(r io.Reader, name string, log *slog.Logger) {
+	in := bufio.NewReader(r)
 	for {
 		line, isPrefix, err := in.ReadLine()
 		if err != nil {

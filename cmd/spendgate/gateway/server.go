@@ -57,30 +57,22 @@ func NewServer(g *Gateway) *Server {
 // Handler serves the paths to agents that are known, and refuses pages of other origins.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
+	known := func(h http.Handler) http.Handler { return h }
+	if s.gw.tokens != nil {
+		about, address := metadata(s.gw.file.Issuers)
+		if about != nil { // clients read it to find out where to sign in
+			mux.Handle(wellKnown, about)
+			mux.Handle(wellKnown+"/", about)
+		}
+		known = auth.RequireBearerToken(s.gw.tokens.verify, &auth.RequireBearerTokenOptions{
+			AllowMissingExpiration: true, ResourceMetadataURL: address,
+		})
+	}
 	for _, name := range s.gw.file.order {
-		h := s.upstream(name)
+		h := known(s.upstream(name))
 		mux.Handle(Path+"/"+name, h)
 		if !s.gw.file.Several() {
 			mux.Handle(Path, h)
-		}
-	}
-	var known http.Handler = mux
-	if s.gw.tokens != nil {
-		about, address := metadata(s.gw.file.Issuers)
-		known = auth.RequireBearerToken(s.gw.tokens.verify, &auth.RequireBearerTokenOptions{
-			AllowMissingExpiration: true, ResourceMetadataURL: address,
-		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if own, ok := w.(challenged); ok {
-				w = own.ResponseWriter
-			}
-			mux.ServeHTTP(w, r)
-		}))
-		if about != nil {
-			open := http.NewServeMux() // clients read it to find out where to sign in
-			open.Handle(wellKnown, about)
-			open.Handle(wellKnown+"/", about)
-			open.Handle("/", known)
-			known = open
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +83,7 @@ func (s *Server) Handler() http.Handler {
 		if s.gw.tokens != nil {
 			w = challenged{w}
 		}
-		known.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -116,6 +108,9 @@ func metadata(issuers []issuer) (http.Handler, string) {
 
 // challenged is the response to an agent that is not known.
 type challenged struct{ http.ResponseWriter }
+
+// Unwrap returns what http.ResponseController controls.
+func (w challenged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader adds to a 401 how to authenticate. The SDK says 500 where it is not known whose the token is.
 func (w challenged) WriteHeader(status int) {
