@@ -226,21 +226,18 @@ func (f *File) Several() bool { return len(f.order) > 1 }
 // readSecrets reads the files that the file names; their paths are relative to it.
 func (f *File) readSecrets() error {
 	var failed []error
-	read := func(what, path string) string {
-		text, err := f.secret(path)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %s: %w", f.path, what, err))
-		}
-		return text
-	}
 	for _, u := range f.Upstreams {
 		for member, values := range map[string]map[string]value{"env": u.Env, "headers": u.Headers} {
 			for name, v := range values {
-				if v.file != "" {
-					v.text = read("upstreams."+u.name+"."+member+"."+name, v.file)
-					v.renewed = f.renewed(v.file, v.text)
-					values[name] = v
+				if v.file == "" {
+					continue
 				}
+				text, err := f.secret(v.file)
+				if err != nil {
+					failed = append(failed, fmt.Errorf("%s: upstreams.%s.%s.%s: %w", f.path, u.name, member, name, err))
+				}
+				v.renewed = f.renewed(v.file, text)
+				values[name] = v
 			}
 		}
 	}

@@ -175,17 +175,13 @@ func mediaType(r *http.Response) string {
 
 // callIn returns the identifier of the call in a request; it is not valid if there is none.
 func callIn(r *http.Request) (id jsonrpc.ID) {
-	if r.GetBody == nil {
-		return id
-	}
-	body, err := r.GetBody()
-	if err != nil {
-		return id
-	}
-	text, _ := io.ReadAll(body)
-	m, _ := jsonrpc.DecodeMessage(text)
-	if call, ok := m.(*jsonrpc.Request); ok {
-		return call.ID
+	if r.GetBody != nil {
+		body, _ := r.GetBody() // of memory: it does not fail
+		text, _ := io.ReadAll(body)
+		m, _ := jsonrpc.DecodeMessage(text)
+		if call, ok := m.(*jsonrpc.Request); ok {
+			id = call.ID
+		}
 	}
 	return id
 }
