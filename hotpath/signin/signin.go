@@ -218,7 +218,9 @@ func (s *SignIn) discover(ctx context.Context) (*provider, oidc.KeySet, error) {
 	transport := &sparing{RoundTripper: s.client.Transport, now: s.Now}
 	spare := *s.client
 	spare.Transport = transport
-	keys := func(client *http.Client) oidc.KeySet { return oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS) }
+	keys := func(client *http.Client) oidc.KeySet {
+		return oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), says.JWKS)
+	}
 	spared := exactKeys{sparedKeys{keys(&spare), transport}}
 	p.verifier, p.logouts = oidc.NewVerifier(s.Issuer, exactKeys{keys(s.client)}, config), oidc.NewVerifier(s.Issuer, spared, config)
 	return p, spared, nil

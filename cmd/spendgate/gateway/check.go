@@ -131,7 +131,7 @@ func (p pinned) pins() map[string]pin {
 // CheckOptions are what Check uses.
 type CheckOptions struct {
 	File    *File
-	Accept  bool           // write the lock
+	Accept  bool // write the lock
 	Version string
 	Environ []string
 	Logger  *slog.Logger
