@@ -56,7 +56,9 @@ const issuer = "http://issuer.example"
 
 // RoundTrip implements http.RoundTripper.
 func (p *rotating) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer := any(map[string]string{"issuer": issuer, "authorization_endpoint": issuer, "token_endpoint": issuer, "jwks_uri": issuer + "/keys"})
+	answer := any(map[string]string{
+		"issuer": issuer, "authorization_endpoint": issuer, "token_endpoint": issuer, "jwks_uri": issuer + "/keys",
+	})
 	if r.URL.Path == "/keys" {
 		answer = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.key.Public()}}
 		if p.gone {

@@ -68,7 +68,8 @@ func (p pinned) add(others pinned) {
 }
 
 // lookAs connects to a server as an agent with those capabilities, reads its tools and disconnects.
-func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities *mcp.ClientCapabilities) (tools pinned, name string, err error) {
+func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities *mcp.ClientCapabilities,
+) (tools pinned, name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	l := &link{u: u, log: o.log, old: old, failed: func() {}, dial: func() mcp.Transport { return dialer(u, o.environ, o.log) }}

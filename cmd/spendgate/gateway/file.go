@@ -236,7 +236,7 @@ func (f *File) readSecrets() error {
 				if err != nil {
 					failed = append(failed, fmt.Errorf("%s: upstreams.%s.%s.%s: %w", f.path, u.name, member, name, err))
 				}
-				v.renewed = f.renewed(v.file, text)
+				v.text, v.renewed = text, f.renewed(v.file, text)
 				values[name] = v
 			}
 		}

@@ -168,7 +168,8 @@ func numberOf(value jsontext.Value) (string, error) {
 		return string(value), checkDigits(value)
 	case '"':
 		text, ok := textOf(value)
-		if !ok || len(text) > mostDigits || strings.ContainsAny(text, "eE+- \t\r\n") || jsontext.Value(text).Kind() != '0' || !jsontext.Value(text).IsValid() {
+		plain := jsontext.Value(text)
+		if !ok || len(text) > mostDigits || strings.ContainsAny(text, "eE+- \t\r\n") || plain.Kind() != '0' || !plain.IsValid() {
 			return "", errors.New("must be a number in plain decimal digits")
 		}
 		return text, nil
