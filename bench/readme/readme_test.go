@@ -110,7 +110,7 @@ func TestPagesAreShort(t *testing.T) {
 	other := map[string]int{
 		"README.md": 10, runbook: 35, "docs/reference/contract.md": 60, "docs/audit/format.md": 34, "docs/internals/protocol.md": 17,
 	}
-	const together = 409
+	const together = 410
 	all := 0
 	for _, page := range pages(t) {
 		size, most := len(readPage(t, page)), cmp.Or(other[page], 15)
