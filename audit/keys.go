@@ -28,7 +28,7 @@ type Keys interface {
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
 	// Parties returns the present parties of keys; IDs without a key are missing.
 	Parties(ctx context.Context, keyIDs []string) (map[string]Party, error)
-	// KeyParties returns what each key was after each of its changes, in no order.
+	// KeyParties returns what each key was after each of its changes, and what sessions are that are kept, in no order.
 	KeyParties(ctx context.Context) ([]Party, error)
 	// NoteKeyUses sets each key's LastUsedAt to that time unless it is later already; unknown keys are
 	// skipped. It does not raise the generation, and may be repeated.

@@ -287,6 +287,29 @@ func TestGrantRefused(t *testing.T) {
 		if !errors.Is(err, hotpath.ErrGrantOwnCheck) {
 			t.Errorf("a check of a key that had another owner: %v", err)
 		}
+		// Also one that was asked in a session of the same person.
+		token, _ := f.signedIn(0, "bo", spend.Grants{Role: spend.Gateway})
+		for amount, agent := range map[string]string{"1": "asked in a session", "101": "refused in a session"} {
+			f.checkBy(f.caller(0, token), 0, f.spending("g", amount, agent, "c"))
+			for what, g := range map[string]spend.Grants{
+				"principal": {Role: spend.Approver, Principal: "ID:bo"}, "owner": {Role: spend.Approver, Owner: "bo@example.com"},
+			} {
+				err := try(f.access(g), func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(fmt.Sprintf("%q", agent)) })
+				if !errors.Is(err, hotpath.ErrGrantOwnCheck) {
+					t.Errorf("%s, by a key of the %s: %v", agent, what, err)
+				}
+			}
+		}
+		// Also one of an archived day, of which only the counter's principals tell.
+		f.checkBy(hotpath.KeyCaller([]byte(raw)), 0, f.spending("g", "1", "since", "c"))
+		for _, want := range []error{nil, hotpath.ErrGrantOwnCheck} {
+			err := try(p, func(a *hotpath.GrantAsked) { a.Per["agent_id"] = jsontext.Value(`"since"`) })
+			if !errors.Is(err, want) {
+				t.Errorf("of a key that was the caller's: %v, want %v", err, want)
+			}
+			f.nodes[0].faults.archived = []audit.ArchivedDay{{Day: time.Now()}}
+		}
+		f.nodes[0].faults.archived = nil
 		// Also one that the budget escalates, whatever escalates before it, but none of another counter that the rule was before.
 		f.post(0, "g", strings.Replace(grantRules, "}}]", `,"on_exceed":"escalate"}}]`, 1))
 		f.checkBy(own, 0, f.spending("g", "101", "escalated", "c"))

@@ -33,8 +33,9 @@ type faultyStore struct {
 	due    []spend.ID                  // redeemed checks that nobody reported on in time
 	write  func()                      // once, before a version, a freeze or its release is written
 
-	unread     func() // before an unread redemption
-	unanswered bool   // checks of unread redemptions do not come back from commits
+	archived   []audit.ArchivedDay // nil: those of the store
+	unread     func()              // before an unread redemption
+	unanswered bool                // checks of unread redemptions do not come back from commits
 
 	mu     sync.Mutex
 	commit commitFault
@@ -44,6 +45,13 @@ func (s *faultyStore) Doubts(ctx context.Context, limit int) (audit.Doubts, erro
 	d, err := s.Store.Doubts(ctx, limit)
 	d.Due = append(d.Due, s.due[:min(limit, len(s.due))]...)
 	return d, err
+}
+
+func (s *faultyStore) ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error) {
+	if s.archived != nil {
+		return s.archived, nil
+	}
+	return s.Store.ArchivedDays(ctx, from, to)
 }
 
 func (s *faultyStore) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {

@@ -293,12 +293,16 @@ func (a *Authorizer) refuseOwnCheck(
 		return v.isOf(by, spend.FoldName(c.KeyID)) || by.Shares(audit.Party{KeyID: c.KeyID, Principal: c.Principal, Owner: c.Owner})
 	}
 	if slices.ContainsFunc(met, func(principal string) bool { return slices.Contains(names, spend.FoldName(principal)) }) {
-		if begin.IsZero() { // checks of a lifetime may be archived
+		archived, err := a.store.ArchivedDays(ctx, begin, now)
+		if err != nil {
+			return fmt.Errorf("%w: cannot read which days are archived: %w", ErrUnavailable, err)
+		}
+		if begin.IsZero() || len(archived) > 0 { // what the counter met may be archived
 			return ErrGrantOwnCheck
 		}
 		counted := refused
 		counted.Refused = false
-		err := a.refuseMet(ctx, counted, terms, func(c *spend.Check) []spend.Charge {
+		err = a.refuseMet(ctx, counted, terms, func(c *spend.Check) []spend.Charge {
 			if !own(c) {
 				return nil
 			}
@@ -317,7 +321,7 @@ func (a *Authorizer) refuseOwnCheck(
 	})
 }
 
-// everOf returns the API keys that ever were a person's, and all names that these had, folded.
+// everOf returns the API keys and sessions that ever were a person's, and all names that these had, folded.
 func (a *Authorizer) everOf(ctx context.Context, by audit.Party) (keys, names []string, err error) {
 	parties, err := a.store.KeyParties(ctx)
 	if err != nil {

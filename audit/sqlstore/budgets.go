@@ -33,7 +33,17 @@ func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, er
 
 // KeyParties implements audit.Keys.
 func (s *Store) KeyParties(ctx context.Context) ([]audit.Party, error) {
-	return list(ctx, s, "cannot read who keys were", func(row Row) (p audit.Party, err error) {
+	const doing = "cannot read who keys were"
+	sessions, err := list(ctx, s, doing, func(row Row) (p audit.Party, err error) {
+		var id spend.ID
+		var g spend.Grants
+		err = row.Scan(&id, parse(&g, spend.ParseGrants))
+		return audit.Party{KeyID: id.Text(spend.PrefixSession), Principal: g.Principal, Owner: g.Owner}, err
+	}, "SELECT id, grants FROM sessions")
+	if err != nil {
+		return nil, err
+	}
+	keys, err := list(ctx, s, doing, func(row Row) (p audit.Party, err error) {
 		var c audit.Change
 		if err := row.Scan(&c.Subject, &c.Details); err != nil {
 			return p, err
@@ -41,4 +51,5 @@ func (s *Store) KeyParties(ctx context.Context) ([]audit.Party, error) {
 		at, err := audit.StandingOf(&c)
 		return at.Party, err
 	}, "SELECT subject, details FROM changes WHERE kind IN ('key.created', 'key.changed')")
+	return append(keys, sessions...), err
 }
