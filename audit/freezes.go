@@ -312,7 +312,7 @@ func (r *Release) Lapse(scope FreezeScope, changes []Change) error {
 	var before KeyStanding
 	for i := range changes {
 		c := &changes[i]
-		if c.Seq > r.Seq && !(before.Active && mayRelease(&before.Grants, scope, c.At)) {
+		if c.Seq > r.Seq && (!before.Active || !mayRelease(&before.Grants, scope, c.At)) {
 			r.Lapsed = true
 		}
 		var err error

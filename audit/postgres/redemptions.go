@@ -152,7 +152,7 @@ func untouchedQuery() string {
 func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
 	const doing = "cannot look for redeemed checks without an outcome"
 	d.Due, err = collect(ctx, s, doing, scanID, `SELECT check_id FROM redemptions_open
-		WHERE doubted_at IS NULL AND redeemed_at <= clock_timestamp() - $1 * interval '1 second' ORDER BY redeemed_at LIMIT $2`,
+		WHERE doubted_at IS NULL AND redeemed_at <= clock_timestamp() - $1 * interval '1 second' ORDER BY doubted_at, redeemed_at LIMIT $2`,
 		int(spend.DoubtAfter.Seconds()), limit)
 	if err != nil {
 		return d, err

@@ -39,7 +39,7 @@ func (s *Store) Rehearse(ctx context.Context) error {
 		extra := &paymentExtra{horizonMS: 1} // so that the commit is more than checks, and raises nothing
 		session.parameters.commit(session.call, checks[0].Fence, checks, extra, new(budgetChanges), link)
 		err = session.undo(ctx, &session.parameters)
-		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) && !errors.Is(err, audit.ErrStaleStops) { // another epoch, or a stop, came meanwhile
+		if err != nil && !errors.Is(err, audit.ErrStaleEpoch) && !errors.Is(err, audit.ErrStaleStops) { // these came meanwhile
 			return fmt.Errorf("cannot rehearse a commit: %w", err)
 		}
 		if session.conn == nil {

@@ -31,7 +31,8 @@ func (s *Store) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) 
 func (s *Store) lapse(ctx context.Context, f *audit.Freeze) error {
 	for i := range f.Releases {
 		r := &f.Releases[i]
-		changes, err := list(ctx, s, "cannot read the changes of a key", scanSubject, selectSubjects+"WHERE c.subject = $1 ORDER BY c.seq", r.By.KeyID)
+		changes, err := list(ctx, s, "cannot read the changes of a key", scanSubject,
+			selectSubjects+"WHERE c.subject = $1 ORDER BY c.seq", r.By.KeyID)
 		if err == nil {
 			err = r.Lapse(f.Scope, changes)
 		}

@@ -22,7 +22,8 @@ func TestDoctorHeaders(t *testing.T) {
 	if err := get(t.Context(), s.URL+"/whole", new(wire.Health), "X-Request-ID"); err != nil {
 		t.Error(err)
 	}
-	if err := get(t.Context(), s.URL, new(wire.Health), "X-Request-ID"); err == nil || !strings.Contains(err.Error(), "without the header X-Request-ID") {
+	err := get(t.Context(), s.URL, new(wire.Health), "X-Request-ID")
+	if err == nil || !strings.Contains(err.Error(), "without the header X-Request-ID") {
 		t.Error(err)
 	}
 }

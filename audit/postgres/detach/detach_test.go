@@ -366,7 +366,9 @@ func TestArchivedApprovals(t *testing.T) {
 	if _, err := db.Exec(t.Context(), "SELECT close_day('"+day+"')"); err == nil || !strings.Contains(err.Error(), "people may still decide") {
 		t.Errorf("it is closed while people are asked: %v", err)
 	}
-	denial := audit.ApprovalDecisionRequest{ApprovalID: old.ID, ActionHash: old.Approval.ActionHash, By: audit.Actor{KeyID: "key_x", Principal: "ann"}}
+	denial := audit.ApprovalDecisionRequest{
+		ApprovalID: old.ID, ActionHash: old.Approval.ActionHash, By: audit.Actor{KeyID: "key_x", Principal: "ann"},
+	}
 	if got := must.Get(s.Decide(t.Context(), denial))(t); got != audit.DecisionRecorded {
 		t.Fatal(got)
 	}

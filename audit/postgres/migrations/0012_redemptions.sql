@@ -8,8 +8,7 @@ CREATE TABLE redemptions_open (
     doubted_at  timestamptz           -- null until it is in doubt
 );
 
-CREATE INDEX redemptions_open_at ON redemptions_open (redeemed_at) WHERE doubted_at IS NULL;
-CREATE INDEX redemptions_open_doubted ON redemptions_open (doubted_at) WHERE doubted_at IS NOT NULL;
+CREATE INDEX redemptions_open_at ON redemptions_open (doubted_at, redeemed_at);
 
 -- Checks from before a database was restored are not redeemed: they may have been, after
 -- the backup. Set by `spendgate audit restored`.

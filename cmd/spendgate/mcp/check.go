@@ -79,7 +79,8 @@ type verdict struct {
 
 func verdictOf(r *client.Result, replayed bool) *verdict {
 	v := &verdict{
-		Proceed: r.Allowed() && !replayed, unclear: r.Allowed() && replayed, Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
+		Proceed: r.Allowed() && !replayed, unclear: r.Allowed() && replayed,
+		Outcome: optional(r.Outcome.Status), ReleasePending: r.Outcome.ReleasePending,
 		Replayed: replayed, Redeemed: r.Redemption.Redeemed(),
 		RedeemRequired: r.RedeemRequired && r.Decision == client.Allow && !r.Outcome.Reported() && !r.Redemption.Redeemed(),
 		nextStep:       r.NextStep,

@@ -50,8 +50,8 @@ func TestPaymentNextStep(t *testing.T) {
 	of = strings.TrimSuffix(of, "}") + `,"payment":{"payment_key":"k","state":"open","attempt":1,"proceed":false}}`
 	session := connect(t, newServer(t, serve(t, "200 Redeem: required\n\n"+of), io.Discard, nil))
 	got := callTool(t, session, checkAction, fmt.Sprintf(arguments, `1,"payment_key":"k"`))
-	got.check(t, false, "Payment k: open. Decision: allow.", "\nNext step: Do not carry this out yourself. Whoever moves the money asks under the ",
-		`"proceed":false`)
+	got.check(t, false, "Payment k: open. Decision: allow.",
+		"\nNext step: Do not carry this out yourself. Whoever moves the money asks under the ", `"proceed":false`)
 }
 
 // members has the members of a check's answer that say whether to act.
