@@ -71,12 +71,19 @@ func policiesBacktest(flags *flag.FlagSet) cli.Action {
 		} else {
 			err = printBacktest(ctx, p.Stdout, api, b)
 		}
-		if err == nil && *failOnLooser {
+		switch {
+		case err != nil:
+			return err
+		case *failOnLooser:
 			return looser(b.Report)
+		case b.Report.Coverage.Compared == 0:
+			fmt.Fprintln(p.Stderr, "WARNING: "+nothingCompared) //nolint:errcheck // the report says it, too
 		}
-		return err
+		return nil
 	}
 }
+
+const nothingCompared = "no check was compared, so that nothing is known of what would be allowed"
 
 // looser returns an error unless a report shows that no further checks would be allowed.
 func looser(r *client.BacktestReport) error {
@@ -84,7 +91,7 @@ func looser(r *client.BacktestReport) error {
 	case r.Flips.ToAllow > 0:
 		return cli.ExitError{Err: fmt.Errorf("%d checks that were blocked or escalated would be allowed", r.Flips.ToAllow), Code: 3}
 	case r.Coverage.Compared == 0:
-		return trouble(errors.New("no check was compared, so that nothing is known of what would be allowed"))
+		return trouble(errors.New(nothingCompared))
 	case len(r.Coverage.MissingDays) > 0:
 		return trouble(fmt.Errorf("%d days are not at hand, so that nothing is known of what would be allowed on them",
 			len(r.Coverage.MissingDays)))

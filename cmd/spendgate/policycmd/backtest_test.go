@@ -51,18 +51,25 @@ func TestPoliciesBacktest(t *testing.T) {
 	for _, c := range []struct {
 		toAllow, compared int
 		missing           string
+		warn              bool // instead of --fail-on-looser
 		exit              int
-	}{{0, 1, "[]", 0}, {1, 1, "[]", 3}, {0, 0, "[]", 2}, {0, 1, `["2026-11-01"]`, 2}} {
+	}{{0, 1, "[]", false, 0}, {1, 1, "[]", false, 3}, {0, 0, "[]", false, 2}, {0, 1, `["2026-11-01"]`, false, 2}, {0, 0, "[]", true, 0}} {
 		toAllow, compared, missing = c.toAllow, c.compared, c.missing
-		var out bytes.Buffer
+		var out, said bytes.Buffer
 		p := cli.Process{
-			Stdout: &out, Stderr: io.Discard,
+			Stdout: &out, Stderr: &said,
 			Environ: []string{"SPENDGATE_API_URL=" + service.URL, "SPENDGATE_API_KEY=svc_live_00000000000000000000000000000000"},
 		}
 		args := []string{"policies", "backtest", "-f", file, "--from", "2026-11-01", "--to", "2026-11-02", "--fail-on-looser"}
+		if c.warn {
+			args = args[:len(args)-1]
+		}
 		if got := cli.Run(context.Background(), root(), p, args); got != c.exit || !strings.Contains(out.String(), "chk_1") ||
 			!strings.Contains(out.String(), "budget many: at most 4 of 5 actions") {
 			t.Errorf("%d to allow: exit %d\n%s", c.toAllow, got, out.String())
+		}
+		if strings.Contains(said.String(), "WARNING: no check was compared") != c.warn {
+			t.Errorf("%+v: %s", c, said.String())
 		}
 	}
 }
