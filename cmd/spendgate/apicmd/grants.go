@@ -148,11 +148,16 @@ func addsText(g *client.Grant) string {
 	return fmt.Sprintf("%d actions", g.AddCount)
 }
 
-// perText says for whom a counter counts.
+// perText says for whom a counter counts. A text that could be another value has its quotes: "5" and 5 are two counters.
 func perText(per map[string]any) string {
 	var of []string
 	for _, name := range slices.Sorted(maps.Keys(per)) {
-		of = append(of, name+"="+fmt.Sprint(per[name]))
+		value := fmt.Sprint(per[name])
+		if text, is := per[name].(string); is && strings.HasPrefix(name, "metadata.") &&
+			(json.Valid([]byte(text)) || strings.TrimSpace(text) != text) {
+			value = strconv.Quote(text)
+		}
+		of = append(of, name+"="+value)
 	}
 	return cmp.Or(strings.Join(of, " "), "all")
 }
