@@ -278,33 +278,29 @@ func (s *start) parts(t *testing.T) {
 // doctor finds a node at work well, and says of each part that is not what to do.
 func (s *start) doctor(t *testing.T) {
 	said := s.run(t, 0, nil, "doctor", "--balancer", s.node.API, "--gateway", s.node.Ops) // both have a /readyz
-	for _, part := range []string{
+	has(t, said,
 		"ok    redis\n", "ok    store\n", "ok    schema\n", "ok    rights of the role\n", "ok    a commit\n", "ok    time zones\n",
-		"ok    nodes at work: 1\n", "ok    the same redis as the nodes at work\n",
-		"ok    balancer\n", "ok    gateway\n", "ok    port SPENDGATE_LISTEN_ADDR\n",
-	} {
-		if !strings.Contains(said, part) {
-			t.Errorf("no %q in\n%s", part, said)
-		}
-	}
+		"ok    nodes at work: 1\n", "ok    the same redis as the nodes at work\n", "ok    balancer, nodes that are ready: 1\n", "ok    gateway\n", "ok    port SPENDGATE_LISTEN_ADDR\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	act(t, err)
 	defer taken.Close() //nolint:errcheck // the test is over
 	said = s.run(t, 1, fleet.Settings{"LISTEN_ADDR": taken.Addr().String(), "REDIS_KEY_PREFIX": "none:"},
 		"doctor", "--balancer", "http://127.0.0.1:1", "--gateway", "http://127.0.0.1:1", "--prometheus", "http://127.0.0.1:1")
-	for _, part := range []string{
-		"FAIL  port SPENDGATE_LISTEN_ADDR: ", "FAIL  balancer: ", "FAIL  gateway: ",
-		"FAIL  the rules: ", "FAIL  the same redis as the nodes at work: ", "; node ",
-		" Remedy: give this node their SPENDGATE_REDIS_URL", "ok    redis\n",
-	} {
+	has(t, said,
+		"FAIL  port SPENDGATE_LISTEN_ADDR: ", "FAIL  balancer, ", "FAIL  gateway: ", "FAIL  the rules: ", "ok    redis\n",
+		"FAIL  the same redis as the nodes at work: ", "; node ", " Remedy: give this node their SPENDGATE_REDIS_URL")
+}
+
+func has(t *testing.T, said string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
 		if !strings.Contains(said, part) {
 			t.Errorf("no %q in\n%s", part, said)
 		}
 	}
 }
 
-// S25: an admin key is rotated: both are accepted while there are two, each alone
-// before and after.
+// S25: an admin key is rotated: both are accepted while there are two, each alone before and after.
 func (s *start) hangup(t *testing.T) {
 	const former, next = formerAdminKey, "admin-key-to-be-0123456789"
 	accepts := func(key string) bool {
@@ -394,6 +390,10 @@ func (s *start) outage(t *testing.T) {
 			t.Errorf("/readyz says %s", body)
 		}
 	}
+	act(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
+	said := s.run(t, 1, nil, "doctor", "--balancer", s.node.API)
+	has(t, said, "FAIL  store: ",
+		"SKIP  durability, schema, rights of the role, a commit, nodes", "FAIL  balancer, nodes that are ready: 0: it answers")
 	if m := metricsOf(t, s.node); m["spendgate_ready"] != "0" || m[`spendgate_dependency_up{dependency="store"}`] != "0" {
 		t.Error("the metrics say that all is well")
 	}

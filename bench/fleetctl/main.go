@@ -149,7 +149,7 @@ func local(ctx context.Context, out io.Writer, command string) (err error) {
 	if err != nil {
 		return err
 	}
-	version = strings.TrimSpace(version)
+	version, _, _ = strings.Cut(version, "\n") // the second line has the time zones
 	if command == "restart" {
 		_, err := fmt.Fprintf(out, "the nodes are restarted (%s)\n", version)
 		return err

@@ -33,6 +33,7 @@ type doctor struct {
 	c     config.Config
 	out   io.Writer
 	ill   int
+	ready int // nodes
 	store *postgres.Store
 }
 
@@ -48,11 +49,13 @@ func doctorCommand(flags *flag.FlagSet) cli.Action {
 		defer store.Close()
 		d := &doctor{c: c, out: p.Stdout, store: store}
 		d.settings(ctx)
-		if d.servers(ctx) {
-			d.fleet(ctx)
-		}
+		d.servers(ctx)
 		if *balancer != "" {
-			d.say("balancer", get(ctx, *balancer+"/health", new(wire.Health), "X-Request-ID"),
+			err := get(ctx, *balancer+"/health", new(wire.Health), "X-Request-ID")
+			if err == nil && d.ready == 0 {
+				err = errors.New("it answers, but no node behind it is known to be ready")
+			}
+			d.say(fmt.Sprintf("balancer, nodes that are ready: %d", d.ready), err,
 				"start it, open its port, have it pass headers on, and see that a node is ready")
 		}
 		if *gateway != "" {
@@ -62,7 +65,7 @@ func doctorCommand(flags *flag.FlagSet) cli.Action {
 			d.alerts(ctx, *metrics)
 		}
 		if d.ill > 0 {
-			return fmt.Errorf("%d findings", d.ill)
+			return fmt.Errorf("findings: %d", d.ill)
 		}
 		return nil
 	}
@@ -77,6 +80,11 @@ func (d *doctor) say(part string, err error, remedy string) bool {
 	d.ill++
 	fmt.Fprintf(d.out, "FAIL  %s: %v. Remedy: %s\n", part, err, remedy) //nolint:errcheck // nobody reads it then
 	return false
+}
+
+// skip prints what was not looked at.
+func (d *doctor) skip(parts, why string) {
+	fmt.Fprintf(d.out, "SKIP  %s because %s\n", parts, why) //nolint:errcheck // nobody reads it then
 }
 
 // settings looks at what the settings name on this machine and elsewhere.
@@ -138,8 +146,8 @@ func (d *doctor) usable(ctx context.Context, address string) error {
 	return err
 }
 
-// servers looks at Redis and PostgreSQL, and reports whether both can be used.
-func (d *doctor) servers(ctx context.Context) bool {
+// servers looks at Redis and PostgreSQL, and at the nodes that name themselves there.
+func (d *doctor) servers(ctx context.Context) {
 	f := lookAhead(ctx, d.c, d.store)
 	remedies := map[string]string{
 		"redis": "see SPENDGATE_REDIS_URL, the server, its rights and its clock (docs/operate/runbook.md, Redis is lost)",
@@ -148,8 +156,9 @@ func (d *doctor) servers(ctx context.Context) bool {
 	for _, found := range f.dependencies {
 		d.say(found.name, found.err, remedies[found.name])
 	}
-	if !f.ready() {
-		return false
+	if f.status == nil {
+		d.skip("durability, schema, rights of the role, a commit, nodes at work", "the store could not be asked")
+		return
 	}
 	var missing error
 	if f.status.StandbysMissing > 0 {
@@ -161,17 +170,23 @@ func (d *doctor) servers(ctx context.Context) bool {
 		err = errors.New("it is older than this build")
 	}
 	if !d.say("schema", err, "run `spendgate migrate` as the owner") {
-		return false
+		d.skip("rights of the role, a commit, nodes at work", "the schema is not known to be this build's")
+		return
 	}
 	d.say("rights of the role", postgres.Allowed(ctx, string(d.c.DatabaseURL), scripts.Grants),
 		"run `spendgate migrate --service ROLE` as the owner")
-	return d.say("a commit", d.store.Rehearse(ctx), "see the error; docs/operate/runbook.md, PostgreSQL is lost")
+	d.say("a commit", d.store.Rehearse(ctx), "see the error; docs/operate/runbook.md, PostgreSQL is lost")
+	const same = "the same redis as the nodes at work"
+	if f.ready() {
+		d.say(same, vet(ctx, d.c, d.store), "give this node their SPENDGATE_REDIS_URL and SPENDGATE_REDIS_KEY_PREFIX")
+	} else {
+		d.skip(same, "redis or the store cannot be used")
+	}
+	d.fleet(ctx)
 }
 
 // fleet looks at the nodes that run, which name themselves in the database.
 func (d *doctor) fleet(ctx context.Context) {
-	d.say("the same redis as the nodes at work", vet(ctx, d.c, d.store),
-		"give this node their SPENDGATE_REDIS_URL and SPENDGATE_REDIS_KEY_PREFIX")
 	in, err := audit.ReadZones(ctx, d.store)
 	if own := policy.Zones().Release; err == nil && in.Release != "" && in.Release != own {
 		err = &zonesError{own, in}
@@ -187,7 +202,9 @@ func (d *doctor) fleet(ctx context.Context) {
 	for _, n := range nodes {
 		var ready wire.Readiness
 		err := get(ctx, "http://"+n.Host+"/readyz", &ready)
-		d.say("node "+n.Host, err, "see its /readyz and its log; this machine must reach its operations port")
+		if d.say("node "+n.Host, err, "see its /readyz and its log; this machine must reach its operations port") {
+			d.ready++
+		}
 	}
 }
 

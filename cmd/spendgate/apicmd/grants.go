@@ -71,9 +71,17 @@ func grantsCreate(flags *flag.FlagSet) cli.Action {
 	asJSON := flags.Bool("json", false, "print the answer as JSON")
 	return func(ctx context.Context, p cli.Process, _ []string) error {
 		asked.Until = until.At
-		named := asked.PolicyID != "" && asked.RuleID != "" && asked.Note != "" && !asked.Until.IsZero()
-		if !named || (asked.AddAmount == nil) == (asked.AddCount == 0) {
-			return cli.UsageError{Text: "needs --policy, --rule, --until, --note, and one of --add-amount and --add-count"}
+		var missing []string
+		for _, name := range [...]string{"policy", "rule", "until", "note"} {
+			if flags.Lookup(name).Value.String() == "" && (name != "until" || until.At.IsZero()) {
+				missing = append(missing, "--"+name)
+			}
+		}
+		if (asked.AddAmount == nil) == (asked.AddCount == 0) {
+			missing = append(missing, "one of --add-amount and --add-count")
+		}
+		if missing != nil {
+			return cli.UsageError{Text: "needs " + strings.Join(missing, ", ")}
 		}
 		api, err := cli.KeyAPI(p)
 		if err != nil {
@@ -86,8 +94,30 @@ func grantsCreate(flags *flag.FlagSet) cli.Action {
 		if *asJSON {
 			return cli.WriteJSON(p.Stdout, g.JSON())
 		}
+		warnOfCounter(ctx, p, api, g)
 		return writeGrant(p, g)
 	}
+}
+
+// warnOfCounter says where a grant probably does not do what is meant: nobody uses its counter, or it is still full. What
+// cannot be read is not warned of.
+func warnOfCounter(ctx context.Context, p cli.Process, api *client.Client, g *client.Grant) {
+	warning := "nothing is counted for " + spend.Printable(perText(g.Per)) + " in this window; is the name exactly right?"
+	for b, err := range api.AllBudgets(ctx, client.BudgetQuery{PolicyID: g.PolicyID, RuleID: g.RuleID, Limit: 100}) {
+		if err != nil {
+			return
+		}
+		if perText(b.Per) != perText(g.Per) {
+			continue
+		}
+		full := b.Remaining != nil && b.Remaining.IsZero() || b.RemainingCount != nil && *b.RemainingCount == 0
+		if g.Missing > 0 || !full {
+			return
+		}
+		warning = "the counter is still full"
+		break
+	}
+	fmt.Fprintln(p.Stderr, "WARNING: "+warning) //nolint:errcheck // the grant is made
 }
 
 func writeGrant(p cli.Process, g *client.Grant) error {

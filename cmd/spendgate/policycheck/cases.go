@@ -198,7 +198,11 @@ func fieldFault(err error) (path, problem string) {
 		}
 	}
 	if errors.Is(err, json.ErrUnknownName) {
-		return path, path + " is not a known field"
+		known := "policy_id, defaults, cases"
+		if strings.HasPrefix(path, "cases[") {
+			known = "name, action, at, repeated_after_minutes, decision, reason_code, violated_rule_id"
+		}
+		return path, path + " is not a known field: known are " + known
 	}
 	return path, path + " is of the wrong type"
 }

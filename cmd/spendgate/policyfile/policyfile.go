@@ -144,6 +144,7 @@ func yamlFault(err error) Fault {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
+		text += ", at this line or in what begins with it" // the library has no line of its own for what is wrong in a block
 	}
 	return Fault{line, text}
 }

@@ -132,6 +132,7 @@ func TestFaults(t *testing.T) {
 		"{a: 1}":                      "not JSON",
 		"a: 1\nb:\n  c: 1\n  c: 2":    `line 4: the key "c" is given twice`,
 		"a: 1\n b: 2":                 "line 2",
+		"a:\n  - b: 1\n   c: 2":       "line 1: did not find expected '-' indicator, at this line or in what begins with it",
 		"a: [1,":                      "line",
 		"x: &x {a: 1}\ny: {<<: *x}":   "line 2: merge keys",
 		"a: \"\x01\"":                 "control characters",
