@@ -108,7 +108,8 @@ func TestExamplesAreExecuted(t *testing.T) {
 // TestPagesAreShort bounds the length of each page, and of all together, in KB.
 func TestPagesAreShort(t *testing.T) {
 	other := map[string]int{
-		"README.md": 10, runbook: 35, "docs/reference/contract.md": 60, "docs/audit/format.md": 34, "docs/internals/protocol.md": 17,
+		"README.md": 10, runbook: 35, "docs/reference/contract.md": 60, "docs/audit/format.md": 17, "docs/audit/format-payments.md": 17,
+		"docs/internals/protocol.md": 17,
 	}
 	const together = 410
 	all := 0

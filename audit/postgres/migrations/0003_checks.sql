@@ -232,7 +232,7 @@ BEGIN
             AND NOT EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = a.check_id)) THEN
         RAISE EXCEPTION '% is still needed: an allowed check was neither redeemed nor voided', day USING ERRCODE = 'SG005';
     END IF;
-    IF EXISTS (SELECT FROM approval_deadlines AS d WHERE day_of(d.approval_id) = day) THEN
+    IF EXISTS (SELECT FROM approval_deadlines AS d WHERE day_of(d.approval_id) = day AND d.at > clock_timestamp()) THEN
         RAISE EXCEPTION '% is still needed: people may still decide about a check, or use their approval', day USING ERRCODE = 'SG005';
     END IF;
     IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = part::regclass AND tgname = 'closed') THEN

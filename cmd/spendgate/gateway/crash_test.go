@@ -58,7 +58,7 @@ func TestReportedLater(t *testing.T) {
 	agent := agentOver(t, g)
 	s.breaks(func(r *http.Request) (bool, bool) { return isReport(r), false })
 	wants(t, agent, "ch_1", 1, stateExecuted, "paid")
-	wants(t, agentOver(t, guarded(t, s, p, "", "")), "ch_1", 1, stateInDoubt, "being carried out by another call")
+	wants(t, agentOver(t, guarded(t, s, p, "", "")), "ch_1", 1, stateInDoubt, "In progress: another call may still")
 	s.breaks(nil)
 	g.guard.Wait()
 	wants(t, agent, "ch_1", 1, stateAlready, "re_1")
