@@ -123,6 +123,15 @@ func (a Access) actor(au *Authorizer, by audit.Actor) audit.Actor {
 	return by
 }
 
+// decider is actor with the owner of the caller's key, by whom those who release freezes or grant are compared (S62).
+func (a Access) decider(au *Authorizer, by audit.Actor) audit.Actor {
+	by = a.actor(au, by)
+	if a.key != nil {
+		by.Owner = a.key.Grants.Owner
+	}
+	return by
+}
+
 // Draft returns the draft of a policy. Errors: ErrPolicyNotFound, ErrDraftNotFound.
 func (a *Authorizer) Draft(ctx context.Context, policyID string) (*audit.Draft, error) {
 	d, err := a.store.Draft(ctx, policyID)

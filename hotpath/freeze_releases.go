@@ -61,10 +61,7 @@ func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.
 			}
 			return a.viewFreeze(f), replayed, err
 		}
-		by := access.actor(a, by)
-		if access.key != nil {
-			by.Owner = access.key.Grants.Owner
-		}
+		by := access.decider(a, by)
 		name, _ := access.person()
 		err = a.store.ReleaseFreeze(stored, by, audit.FreezeRelease{Freeze: f, Keys: v.number, Note: note, Name: name, Completes: completes})
 		if errors.Is(err, audit.ErrStaleFreeze) {

@@ -203,10 +203,7 @@ func (a *Authorizer) changeGrant(
 		if err != nil {
 			return false, err
 		}
-		by := access.actor(a, by)
-		if access.key != nil {
-			by.Owner = access.key.Grants.Owner
-		}
+		by := access.decider(a, by)
 		c, err := judge(stored, v, access)
 		if err != nil || c.Terms == nil {
 			return false, err

@@ -8,6 +8,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
@@ -34,7 +35,7 @@ func TestYoungEventStays(t *testing.T) {
 		_, err := s.KeepEvents(t.Context(), audit.LeastEventsKept, time.Now())
 		removed <- err
 	}()
-	waitFor(t, url, "the removal", "SELECT EXISTS (SELECT FROM "+ownLocks+" WHERE NOT granted AND relation = 'webhooks'::regclass)")
+	waitFor(t, url, "the removal", "SELECT EXISTS (SELECT FROM "+fleet.TestLocks+" WHERE NOT granted AND relation = 'webhooks'::regclass)")
 	err = happen(time.Now())
 	must.Do(t, errors.Join(err, tx.Rollback(t.Context()), <-removed))
 	page, err := s.Events(t.Context(), audit.EventQuery{Limit: 10})

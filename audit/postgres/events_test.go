@@ -13,6 +13,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
@@ -32,7 +33,7 @@ const approve = `SELECT decide_approval($1, '\x00', true, NULL, NULL, true, NULL
 // waiting reports whether a session waits for a lock.
 func (f *feeding) waiting(t *testing.T) bool {
 	t.Helper()
-	return count(t, f.Store, ownLocks+" WHERE locktype = 'advisory' AND NOT granted") > 0
+	return count(t, f.Store, fleet.TestLocks+" WHERE locktype = 'advisory' AND NOT granted") > 0
 }
 
 // meanwhile reads in the background until something releases it.

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
@@ -60,7 +61,7 @@ func TestCommitStuck(t *testing.T) {
 			if err := audittest.Record(t.Context(), s, c); !errors.Is(err, audit.ErrUnknown) {
 				t.Fatalf("got %v, want ErrUnknown", err)
 			}
-			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM `+ownLocks+`
+			waitFor(t, url, "the commit to be stuck", `SELECT count(*) = 2 FROM `+fleet.TestLocks+`
 				WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND granted`)
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -115,7 +116,8 @@ func TestFenceWaits(t *testing.T) {
 	must.Get(slow.Exec(t.Context(), "SELECT begin_commit($1, $2)", [16]byte(f.Node), [16]byte(f.Epoch)))(t)
 	fenced := make(chan error, 1)
 	go func() { fenced <- s.Fence(t.Context(), f.Node) }()
-	waitFor(t, url, "a fence that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'fenced_nodes'::regclass AND NOT granted)`)
+	waitFor(t, url, "a fence that waits",
+		`SELECT EXISTS (SELECT FROM `+fleet.TestLocks+` WHERE classid = 'fenced_nodes'::regclass AND NOT granted)`)
 	select {
 	case err := <-fenced:
 		t.Fatalf("fenced amid a commit: %v", err)
@@ -156,12 +158,12 @@ func commitBehindARotation(t *testing.T, s *Store, url string) error {
 		_, err := s.RotateEpoch(t.Context(), f.Epoch, spend.NewID(time.Now()))
 		rotated <- err
 	}()
-	err := until(t, watch, `SELECT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'epoch'::regclass AND NOT granted)`)
+	err := until(t, watch, `SELECT EXISTS (SELECT FROM `+fleet.TestLocks+` WHERE classid = 'epoch'::regclass AND NOT granted)`)
 	if err == nil {
 		_, err = queued.Exec(t.Context(), enter)
 	}
 	if err == nil {
-		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM `+ownLocks+` WHERE classid = 'epoch'::regclass AND pid = %d)`,
+		err = until(t, watch, fmt.Sprintf(`SELECT NOT EXISTS (SELECT FROM `+fleet.TestLocks+` WHERE classid = 'epoch'::regclass AND pid = %d)`,
 			stuck.PgConn().PID()))
 	}
 	if err == nil {
@@ -208,7 +210,7 @@ func beginsBehindTheLock(t *testing.T, url string, s *Store, commit func(spend.F
 		must.Get(other.Exec(t.Context(), test.sql, [16]byte(f.Node)))(t)
 		outcome := make(chan error, 1)
 		go func() { outcome <- commit(f) }()
-		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM `+ownLocks+`
+		waitFor(t, url, "a commit that waits", `SELECT EXISTS (SELECT FROM `+fleet.TestLocks+`
 			WHERE classid IN ('fenced_nodes'::regclass, 'epoch'::regclass) AND NOT granted)`)
 		must.Get(other.Exec(t.Context(), "COMMIT"))(t)
 		if err := <-outcome; !errors.Is(err, test.want) {

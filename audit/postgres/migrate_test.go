@@ -79,7 +79,7 @@ func TestMigrationGivesWay(t *testing.T) {
 			if len(done) > 0 {
 				t.Fatalf("the migration ended while the table was in use: %v", <-done)
 			}
-			if err := observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+ownLocks+`
+			if err := observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+fleet.TestLocks+`
 				WHERE relation = 'checks'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`).Scan(&waits); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestMigrationOutlastsVacuum(t *testing.T) {
 	next := append(slices.Clone(migrations()), "ALTER TABLE checks ADD COLUMN more text")
 	done := make(chan error, 1)
 	go func() { done <- migrate(context.WithoutCancel(ctx), s.Reads.Config().ConnConfig, next) }()
-	if mode := waitedMode(t, observer, "checks"); mode != "ShareUpdateExclusiveLock" {
+	if mode := fleet.TestWaits(t, observer, "checks"); mode != "ShareUpdateExclusiveLock" {
 		t.Errorf("the migration waits for %q", mode)
 	}
 	if err := audittest.Record(ctx, s, minimal(f)); err != nil {

@@ -45,9 +45,6 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// ownLocks selects locks of the connection's database: other databases have the same OIDs.
-const ownLocks = "(SELECT l.* FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database WHERE datname = current_database()) AS l"
-
 // commitWaits says whether a session of the connection's database waits for another's end.
 const commitWaits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid')"
 

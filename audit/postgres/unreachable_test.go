@@ -71,19 +71,6 @@ func until(t *testing.T, conn *pgx.Conn, question string) error {
 	}
 }
 
-// waitedMode returns the mode in which a session waits for a lock of a table, as soon as one does.
-func waitedMode(t *testing.T, conn *pgx.Conn, table string) (mode string) {
-	for deadline := time.Now().Add(time.Minute); mode == "" && time.Now().Before(deadline); {
-		err := conn.QueryRow(t.Context(), "SELECT coalesce(min(mode), '') FROM "+ownLocks+
-			" WHERE relation = $1::regclass AND NOT granted", table).Scan(&mode)
-		if err != nil {
-			t.Error(err)
-			break
-		}
-	}
-	return mode
-}
-
 // TestUnreachable wants certain failures, soon: nobody listens, or somebody
 // who never answers.
 func TestUnreachable(t *testing.T) {

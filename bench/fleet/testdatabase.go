@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -50,6 +51,22 @@ func OwnTestDatabase(t testing.TB) string {
 	must.Do(t, execOn(TestDatabase(t), "CREATE DATABASE "+name))
 	execAtEnd(t, dropDatabase(name))
 	return urlOf(t, name, "")
+}
+
+// TestLocks selects locks of the connection's database: other databases have the same OIDs.
+const TestLocks = "(SELECT l.* FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database WHERE datname = current_database()) AS l"
+
+// TestWaits returns the mode in which a session waits for a lock of a table, as soon as one does.
+func TestWaits(t testing.TB, conn *pgx.Conn, table string) (mode string) {
+	for deadline := time.Now().Add(time.Minute); mode == "" && time.Now().Before(deadline); {
+		err := conn.QueryRow(t.Context(), "SELECT coalesce(min(mode), '') FROM "+TestLocks+
+			" WHERE relation = $1::regclass AND NOT granted", table).Scan(&mode)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	return mode
 }
 
 // migratedSchema is the only schema of a database of TestMigrated.

@@ -18,6 +18,7 @@ import (
 	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
@@ -257,7 +258,7 @@ func TestDetachAmidWork(t *testing.T) {
 		for deadline := time.Now().Add(15 * time.Second); working.Err() == nil && tries.Load() == 0; {
 			var n int
 			if err := o.Reads.QueryRow(ctx,
-				"SELECT count(*) FROM "+ownLocks+" WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
+				"SELECT count(*) FROM "+fleet.TestLocks+" WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
 				Scan(&n); err != nil {
 				t.Error(err)
 			}

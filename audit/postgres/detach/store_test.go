@@ -74,19 +74,3 @@ func recorded(t testing.TB, s *Store, c *spend.Check) bool {
 	t.Helper()
 	return len(must.Get(s.Checks(t.Context(), []spend.ID{c.ID}))(t)) == 1
 }
-
-// ownLocks selects locks of the connection's database: other databases have the same OIDs.
-const ownLocks = "(SELECT l.* FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database WHERE datname = current_database()) AS l"
-
-// waitedMode returns the mode in which a session waits for a lock of a table, as soon as one does.
-func waitedMode(t *testing.T, conn *pgx.Conn, table string) (mode string) {
-	for deadline := time.Now().Add(time.Minute); mode == "" && time.Now().Before(deadline); {
-		err := conn.QueryRow(t.Context(), "SELECT coalesce(min(mode), '') FROM "+ownLocks+
-			" WHERE relation = $1::regclass AND NOT granted", table).Scan(&mode)
-		if err != nil {
-			t.Error(err)
-			break
-		}
-	}
-	return mode
-}

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/fleet"
 )
 
 // TestDetachOutlastsVacuum: a vacuum is waited for in its own mode, for which autovacuum gives the
@@ -17,7 +18,7 @@ func TestDetachOutlastsVacuum(t *testing.T) {
 	part := "checks_" + o.first.Format("20060102")
 	var waited sync.WaitGroup
 	amid := func() {
-		if mode := waitedMode(t, observer, part); mode != "ShareUpdateExclusiveLock" {
+		if mode := fleet.TestWaits(t, observer, part); mode != "ShareUpdateExclusiveLock" {
 			t.Errorf("the detach waits for %q", mode)
 		}
 		c := minimal(newFence(t, o.Store))
