@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,17 +19,16 @@ import (
 // read runs a query that changes nothing or may be repeated. A pooled connection that was lost
 // while idle says nothing about the database, so the query gets a second try on a new connection.
 func (s *Store) read(ctx context.Context, doing string, query func(context.Context, *pgx.Conn) error) error {
-	return s.readFrom(ctx, s.Reads, &s.resetAt, doing, query)
+	return s.readFrom(ctx, s.Reads, &s.readsReset, doing, query)
 }
 
-// readFrom is read on a given pool; resetAt is the number of losses after which the pool was last
-// reset.
+// readFrom is read on a given pool.
 func (s *Store) readFrom(
-	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, doing string, query func(context.Context, *pgx.Conn) error,
+	ctx context.Context, pool *pgxpool.Pool, last *reset, doing string, query func(context.Context, *pgx.Conn) error,
 ) error {
-	err := s.readOnce(ctx, pool, resetAt, query)
+	err := s.readOnce(ctx, pool, last, query)
 	if ctx.Err() == nil && lostConnection(err) {
-		err = s.readOnce(ctx, pool, resetAt, query)
+		err = s.readOnce(ctx, pool, last, query)
 	}
 	if err == nil {
 		return nil
@@ -38,6 +37,23 @@ func (s *Store) readFrom(
 		return fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, audit.ErrUnavailable, err)
+}
+
+// reset is when a pool was last reset, as a number of losses.
+type reset struct {
+	mu     sync.Mutex
+	losses int64
+}
+
+// after resets the pool unless that was done after so many losses. When it returns, the pool has no
+// idle connection from before them.
+func (r *reset) after(losses int64, pool *pgxpool.Pool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.losses < losses {
+		pool.Reset()
+		r.losses = losses
+	}
 }
 
 // list is read for queries that may take long, such as those of tasks that nobody waits for. It leaves
@@ -58,11 +74,9 @@ func (s *Store) list(ctx context.Context, doing string, query func(context.Conte
 // A query whose time is over is cancelled. If the server confirms that, or nothing had been sent to
 // it yet, the connection is not noted as lost.
 func (s *Store) readOnce(
-	ctx context.Context, pool *pgxpool.Pool, resetAt *atomic.Int64, query func(context.Context, *pgx.Conn) error,
+	ctx context.Context, pool *pgxpool.Pool, last *reset, query func(context.Context, *pgx.Conn) error,
 ) error {
-	if n := s.losses.count.Load(); resetAt.Swap(n) != n {
-		pool.Reset()
-	}
+	last.after(s.losses.count.Load(), pool)
 	began := time.Now()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {

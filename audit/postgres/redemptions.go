@@ -60,7 +60,7 @@ func lookUp[T any](
 	values, binary := [][]byte{p.buf[length:]}, []int16{pgx.BinaryFormatCode}
 	attempt, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
-	err = s.readFrom(attempt, s.lookups, &s.lookupsResetAt, doing, func(ctx context.Context, db *pgx.Conn) error {
+	err = s.readFrom(attempt, s.lookups, &s.lookupsReset, doing, func(ctx context.Context, db *pgx.Conn) error {
 		statement, err := db.Prepare(ctx, query, query)
 		if err != nil {
 			return err

@@ -49,12 +49,12 @@ type Store struct {
 	// through a pooler, so that each commit is prepared anew.
 	statement string
 
-	losses         losses
-	lists          chan struct{}            // has an element for each list in progress
-	resetAt        atomic.Int64             // the number of losses at the last reset of reads
-	lookupsResetAt atomic.Int64             // the same for lookups
-	lookupsQuery   atomic.Pointer[dayQuery] // the last
-	lookupsFrom    atomic.Int64             // when lookups is used again after it failed, in Unix nanoseconds
+	losses       losses
+	lists        chan struct{} // has an element for each list in progress
+	readsReset   reset
+	lookupsReset reset
+	lookupsQuery atomic.Pointer[dayQuery] // the last
+	lookupsFrom  atomic.Int64             // when lookups is used again after it failed, in Unix nanoseconds
 
 	// horizonMS is how far the table horizon is known to reach.
 	horizonMS atomic.Int64
