@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"net/url"
@@ -27,21 +26,13 @@ func TestAllowed(t *testing.T) {
 		must.Get(db.Exec(t.Context(), statement))(t)
 	}
 	text := must.Get(os.ReadFile("../../deploy/postgres/grants.sql"))(t)
-	script, name := string(text), "lesser "+rand.Text()
+	script, name := string(text), lesserRole(t)
 	role := pgx.Identifier{name}.Sanitize()
-	exec("CREATE ROLE " + role + " LOGIN PASSWORD 'lesser'")
-	t.Cleanup(func() {
-		for _, statement := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
-			if _, err := db.Exec(context.Background(), statement); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	u := must.Get(url.Parse(owner))(t)
-	u.User = url.UserPassword(name, "lesser")
+	t.Cleanup(func() { statement(t, owner, "DROP OWNED BY "+role) })
+	lesser := as(t, owner, name)
 	lacks := func(want string) {
 		t.Helper()
-		err := Allowed(t.Context(), u.String(), script)
+		err := Allowed(t.Context(), lesser, script)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -66,6 +57,24 @@ func TestAllowed(t *testing.T) {
 	}
 	exec("DROP FUNCTION delete_events(integer)") // another version's, say
 	lacks("")
+}
+
+// lesserRole makes a role that owns nothing, until the test ends, and returns its name.
+func lesserRole(t *testing.T) string {
+	t.Helper()
+	name, server := "lesser "+rand.Text(), fleet.TestDatabase(t)
+	role := pgx.Identifier{name}.Sanitize()
+	statement(t, server, "CREATE ROLE "+role+" LOGIN PASSWORD 'lesser'")
+	t.Cleanup(func() { statement(t, server, "DROP ROLE "+role) })
+	return name
+}
+
+// as returns a URL with a role of lesserRole.
+func as(t *testing.T, text, role string) string {
+	t.Helper()
+	u := must.Get(url.Parse(text))(t)
+	u.User = url.UserPassword(role, "lesser")
+	return u.String()
 }
 
 // grantAtOnce grants as several jobs do that migrate at once.

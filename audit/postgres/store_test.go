@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -100,12 +101,17 @@ func countOn(s *Store) func(*testing.T, string) int {
 	}
 }
 
+// TestStore opens the store as nodes do, with a role that owns nothing and has the rights of grants.sql.
 func TestStore(t *testing.T) {
+	service := lesserRole(t)
+	script := string(must.Get(os.ReadFile("../../deploy/postgres/grants.sql"))(t))
 	audittest.Run(t, func(t *testing.T) audittest.Subject {
-		s := open(t, migrated(t), true)
+		owner := migrated(t)
+		must.Do(t, Grant(t.Context(), owner, script, service))
+		s := open(t, owner, true)
 		today := "checks_" + time.Now().UTC().Format("20060102")
 		return audittest.Subject{
-			Store:         s,
+			Store:         open(t, as(t, owner, service), false),
 			Exec:          execOn(s),
 			Count:         countOn(s),
 			ExpireKeys:    "UPDATE idempotency_keys SET expires_at = expires_at - interval '25 hours'",
