@@ -29,8 +29,8 @@ SEED     ?= 0
 DURATION ?= 60s
 FAULTS   ?=
 
-# How many checks bench-soak makes.
-CHECKS ?= 10000000
+# How many checks a second soak sends.
+RATE ?= 300
 
 .PHONY: help
 help: ## list the targets
@@ -182,9 +182,9 @@ bench-system: bench-build ## measure one node under load (BENCHFLAGS: -rounds, -
 bench-scale: bench-build ## measure 1, 2 and 4 nodes: cost by component
 	@.bin/measure system -scale $(BENCHFLAGS)
 
-.PHONY: bench-soak
-bench-soak: bench-build ## measure a node's memory over CHECKS (10000000) checks
-	@.bin/measure system -soak $(CHECKS) $(BENCHFLAGS)
+.PHONY: soak
+soak: bench-build ## send RATE (300) checks a second for DURATION, kill nodes and servers by schedule, print what grew
+	@exec .bin/measure soak -duration $(DURATION) -rate $(RATE) $(BENCHFLAGS)
 
 .PHONY: bench-redemptions
 bench-redemptions: bench-build ## measure what a redemption costs beside a check, at the same node and at another

@@ -143,6 +143,15 @@ func (p *Postgres) Shutdown() error {
 	return p.End()
 }
 
+// Restart ends the server, breaking its clients' connections off, and starts it again.
+func (p *Postgres) Restart(ctx context.Context) error {
+	p.Pool.Reset()
+	if _, err := p.endBy(syscall.SIGINT); err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
 // Keep copies the data of a stopped server; PutBack restores them.
 func (p *Postgres) Keep(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "cp", "-a", p.data, p.data+".kept").CombinedOutput(); err != nil {

@@ -65,6 +65,19 @@ func AppendPost(dst []byte, path, headers string, body []byte) []byte {
 	return append(dst, body...)
 }
 
+// AppendBody writes the whole body of a check. One that pays is of a payment, and redeemed in the same request; others have an
+// idempotency key if the action is keyed.
+func AppendBody(dst []byte, a *Action, pays bool) []byte {
+	dst = AppendMembers(append(dst, '{'), a)
+	switch {
+	case pays:
+		dst = appendPayment(dst, a)
+	case a.Keyed:
+		dst = appendIdempotencyKey(dst, a)
+	}
+	return append(dst, '}')
+}
+
 func appendIdempotencyKey(dst []byte, a *Action) []byte {
 	return append(appendName(append(dst, `,"idempotency_key":"idem-`...), a), '"')
 }

@@ -158,7 +158,7 @@ func TestParseResponse(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
-	if got, want := spreadOf([]float64{3, 1, 10, 2}), (Spread{2.5, 1, 10}); got != want {
+	if got, want := SpreadOf([]float64{3, 1, 10, 2}), (Spread{2.5, 1, 10}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	of, to := []Result{{PerSecond: 10}, {PerSecond: 30}}, []Result{{PerSecond: 5}, {PerSecond: 10}}

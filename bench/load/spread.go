@@ -12,8 +12,8 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// spreadOf returns the median and the extremes; zeros of no values.
-func spreadOf(values []float64) Spread {
+// SpreadOf returns the median and the extremes; zeros of no values.
+func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
@@ -32,7 +32,7 @@ func SpreadOver(results []Result, figure func(*Result) float64) Spread {
 	for i := range results {
 		values[i] = figure(&results[i])
 	}
-	return spreadOf(values)
+	return SpreadOf(values)
 }
 
 // ratioOver returns the spread of a figure's ratio, round by round, because a disturbance of the
@@ -44,7 +44,7 @@ func ratioOver(of, to []Result, figure func(*Result) float64) Spread {
 			values = append(values, figure(&of[i])/base)
 		}
 	}
-	return spreadOf(values)
+	return SpreadOf(values)
 }
 
 // String shows the median and the extremes.

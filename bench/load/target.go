@@ -32,15 +32,7 @@ func NewSpendgate(apiKeys []string) *Spendgate {
 
 // AppendRequest implements Target.
 func (s *Spendgate) AppendRequest(dst []byte, a *Action) []byte {
-	body := append(s.body[:0], '{')
-	body = AppendMembers(body, a)
-	switch {
-	case s.Pays:
-		body = appendPayment(body, a)
-	case a.Keyed:
-		body = appendIdempotencyKey(body, a)
-	}
-	s.body = append(body, '}')
+	s.body = AppendBody(s.body[:0], a, s.Pays)
 	return AppendPost(dst, "/v1/checks", s.headers[a.Key], s.body)
 }
 

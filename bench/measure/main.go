@@ -22,6 +22,7 @@ import (
 	"spendgate/bench/measure/instructions"
 	"spendgate/bench/measure/peers"
 	"spendgate/bench/measure/redemptions"
+	"spendgate/bench/measure/soak"
 	"spendgate/bench/measure/system"
 	"spendgate/bench/measure/violations"
 )
@@ -41,7 +42,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	measurements := map[string]func(context.Context, *load.Call) error{
 		"capacity": capacity.Run, "gateway": gateway.Run, "instructions": instructions.Run, "peers": peers.Run, "redemptions": redemptions.Run,
-		"system": system.Run, "violations": violations.Run,
+		"soak": soak.Run, "system": system.Run, "violations": violations.Run,
 	}
 	if len(args) == 0 || measurements[args[0]] == nil {
 		return fmt.Errorf("say which: %s", strings.Join(slices.Sorted(maps.Keys(measurements)), ", "))

@@ -5,7 +5,6 @@
 //	measure system          one node: closed loops, an open loop at half of the
 //	                capacity, a lone client
 //	measure system -scale   1, 2 and 4 nodes: what each component costs
-//	measure system -soak N  N checks, and how memory grows with them
 //	measure system -overload
 //	                up to three times the node's capacity, also with a slow
 //	                database

@@ -11,7 +11,6 @@ import (
 type settings struct {
 	load.Plan
 	scale    bool
-	soak     uint64
 	overload bool
 	budgets  bool
 	changes  bool
@@ -25,7 +24,6 @@ func parse(c *load.Call) (settings, error) {
 	flags := c.Flags
 	s.Flags(flags)
 	flags.BoolVar(&s.scale, "scale", false, "measure 1, 2 and 4 nodes")
-	flags.Uint64Var(&s.soak, "soak", 0, "measure memory over so many checks")
 	flags.BoolVar(&s.overload, "overload", false, "measure more load than the node can carry")
 	flags.BoolVar(&s.budgets, "budgets", false, "measure what budgets cost")
 	flags.BoolVar(&s.changes, "changes", false, "measure what backtests cost live checks")
@@ -50,8 +48,6 @@ func Run(ctx context.Context, c *load.Call) error {
 		return b.runBudgets(ctx)
 	case s.changes:
 		return b.runChanges(ctx)
-	case s.soak > 0:
-		return b.runSoak(ctx, s.soak)
 	default:
 		return b.runSystem(ctx)
 	}

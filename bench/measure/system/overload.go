@@ -129,7 +129,7 @@ func (s *overloadStep) watch(ctx context.Context, node *fleet.Node) {
 	const every = 250 * time.Millisecond
 	for ticker := time.NewTicker(every); ; {
 		if resident, err := load.Resident(node.PID()); err == nil {
-			s.Resident = max(s.Resident, float64(resident)/mebibyte)
+			s.Resident = max(s.Resident, float64(resident)/(1<<20))
 		}
 		if answer, err := node.Metrics(ctx); err == nil {
 			s.Routines = max(s.Routines, load.ParseMetrics(answer.Body).Sum("go_goroutines"))
