@@ -31,6 +31,7 @@ func paymentTests() []test {
 		{"WithdrawalsRefused", withdrawalsRefused},
 		{"WithdrawalsRace", withdrawalsRace},
 		{"DenialsWithdraw", denialsWithdraw},
+		{"DenialsEnd", denialsEnd},
 		{"DenialsRace", denialsRace},
 		{"PaymentListing", paymentListing},
 		{"PaymentsLeave", paymentsLeave},

@@ -229,6 +229,31 @@ func denialsWithdraw(t *testing.T, s Subject) {
 	})
 }
 
+// denialsEnd: what asks people again, or is blocked, in spite of an approval is not recorded once that was denied (S84).
+func denialsEnd(t *testing.T, s Subject) {
+	f := fence(t, s)
+	p := newPayment()
+	asked := of(p, asking(f, 1))
+	mustCommit(t, s, asked)
+	inSpiteOf := func(p *spend.Payment, decided *spend.Check) *spend.Check {
+		c := of(p, using(f, asked))
+		c.Decision, c.Approval = decided.Decision, decided.Approval
+		return c
+	}
+	mustDecide(t, s, decision(asked, "bob", true), audit.DecisionRecorded)
+	again := inSpiteOf(p, asking(f, 1))
+	mustCommit(t, s, again)
+	mustBe(t, s, asked, audit.ApprovalApproved)
+	mustDecide(t, s, decision(asked, "cleo", false), audit.DecisionRecorded)
+	mustBe(t, s, again, audit.ApprovalWithdrawn)
+	for _, c := range []*spend.Check{asking(f, 1), blocked(newCheck(f))} {
+		after := *p
+		mustRefuse(t, s, inSpiteOf(&after, c), audit.ApprovalError{Status: audit.ApprovalDenied})
+	}
+	mustBePayment(t, s, p)
+	mustBeOpen(t, s, p)
+}
+
 // denialsRace: an approval of the payment is used before the denial of another, or withdrawn by it.
 func denialsRace(t *testing.T, s Subject) {
 	for range 10 {

@@ -168,7 +168,7 @@ func (c call) name(statement string) string {
 // callOf returns the call for a commit. A pooler's session lacks the settings that
 // take_from_calendar relies on.
 func (s *Store) callOf(checks []*spend.Check, payments *paymentExtra, budgets *budgetChanges) (c call) {
-	people := func(c *spend.Check) bool { return c.Approval != nil || c.UsesApproval() }
+	people := func(c *spend.Check) bool { return c.Approval != nil || c.ProvesApproval() }
 	if payments.rest() || slices.ContainsFunc(checks, people) {
 		return callRest
 	}
@@ -321,16 +321,19 @@ func (p *parameters) extra(checks []*spend.Check, payments *paymentExtra, budget
 	end()
 }
 
-// approvals adds three arrays of the checks that use approvals: the checks, the
-// approvals and the hashes of the actions.
+// approvals adds three arrays of the checks that prove approvals: the checks, the approvals and the hashes of the actions, which
+// are empty where the check does not use its approval.
 func (p *parameters) approvals(checks []*spend.Check) {
 	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval, appendID)
+	array(p, pgtype.UUIDOID, checks, (*spend.Check).ProvesApproval, appendID)
 	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, checks, (*spend.Check).UsesApproval,
+	array(p, pgtype.UUIDOID, checks, (*spend.Check).ProvesApproval,
 		func(b []byte, c *spend.Check) []byte { return append(b, c.Action.ApprovalID[:]...) })
 	p.field(pgtype.ByteaArrayOID)
-	array(p, pgtype.ByteaOID, checks, (*spend.Check).UsesApproval, func(b []byte, c *spend.Check) []byte {
+	array(p, pgtype.ByteaOID, checks, (*spend.Check).ProvesApproval, func(b []byte, c *spend.Check) []byte {
+		if !c.UsesApproval() {
+			return b
+		}
 		hash := spend.ActionHash(c)
 		return append(b, hash[:]...)
 	})

@@ -133,6 +133,53 @@ func TestPaymentsInOneOrder(t *testing.T) {
 	}
 }
 
+// TestDenialBesideQuestion: a denial that is decided while a commit asks people again withdraws that question, too.
+func TestDenialBesideQuestion(t *testing.T) {
+	url := migrated(t)
+	s := open(t, url, true)
+	f := newFence(t, s)
+	p := &spend.Payment{Key: "k"}
+	asks := func() *spend.Check {
+		c := minimal(f)
+		c.Decision.Effect, c.Decision.RuleID, c.Decision.RuleDescription = spend.Escalate, "people", "people"
+		c.Approval = &spend.ApprovalRequest{Required: 1, Expires: time.Hour, UseWithin: time.Hour, ActionHash: spend.ActionHash(c)}
+		return ofPayment(p, c, time.Now())
+	}
+	decide := func(c *spend.Check, approves bool) error {
+		result, err := s.Decide(t.Context(), audit.ApprovalDecisionRequest{
+			ApprovalID: c.ID, Approves: approves, ActionHash: c.Approval.ActionHash, By: audit.Actor{KeyID: "k", Principal: "bob"},
+		})
+		if result != audit.DecisionRecorded {
+			return fmt.Errorf("%s, %w", result, err)
+		}
+		return err
+	}
+	first := asks()
+	must.Do(t, audittest.Record(t.Context(), s, first))
+	must.Do(t, decide(first, true))
+	second := asks()
+	second.Action.ApprovalID = first.ID
+	hold, err := connect(t, url).Begin(t.Context()) // keeps the commit where it proves the approval, behind what it has asked
+	if err != nil {
+		t.Fatal(err)
+	}
+	must.Get(hold.Exec(t.Context(), "SELECT FROM approvals FOR UPDATE"))(t)
+	errs := make(chan error, 2)
+	for waiting, do := range []func() error{
+		func() error { return audittest.Record(t.Context(), s, second) },
+		func() error { return decide(first, false) },
+	} {
+		go func() { errs <- do() }()
+		waitFor(t, url, "the lock", fmt.Sprintf(
+			"SELECT count(*) > %d FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'", waiting))
+	}
+	must.Do(t, hold.Rollback(t.Context()))
+	must.Do(t, errors.Join(<-errs, <-errs))
+	if open, err := s.PaymentApprovals(t.Context(), []spend.Hash{p.Hash()}); err != nil || len(open) > 0 {
+		t.Errorf("%d questions are left, %v", len(open), err)
+	}
+}
+
 // What commits lock is sorted, so that two commits do not deadlock.
 func TestPaymentsAreSorted(t *testing.T) {
 	var checks []*spend.Check

@@ -75,6 +75,12 @@ func (c *Check) PrincipalName() string {
 // without one.
 func (c *Check) KeyHash() Hash { return c.Action.KeyHash(c.Namespace) }
 
+// ProvesApproval reports whether the check is recorded only while its approval is approved: it uses the approval, or is of a payment,
+// which a denial ends (S84).
+func (c *Check) ProvesApproval() bool {
+	return c.UsesApproval() || !c.Action.ApprovalID.IsZero() && c.Payment != nil
+}
+
 // UsesApproval reports whether the check marks its approval as used (S47).
 func (c *Check) UsesApproval() bool {
 	return !c.Action.ApprovalID.IsZero() && c.Decision.Effect == Allow

@@ -44,8 +44,8 @@ func setDeadline(tx *sql.Tx, id spend.ID, at time.Time) error {
 	return err
 }
 
-// useApprovals uses approvals, each for one check (G13), and withdraws those that checks withdraw (S84), or
-// refuses with the checks that may not use or withdraw theirs.
+// useApprovals uses and proves approvals, each use for one check (G13), and withdraws those that checks withdraw (S84), or
+// refuses with the checks that may not use, prove or withdraw theirs.
 func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 	refused := make(map[spend.ID]*audit.ApprovalError)
 	for _, c := range checks {
@@ -56,7 +56,7 @@ func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 			refused[c.ID] = reason
 			continue
 		}
-		if !c.UsesApproval() {
+		if !c.ProvesApproval() {
 			continue
 		}
 		approval, err := approvalOf(tx, c.Action.ApprovalID)
@@ -65,6 +65,9 @@ func useApprovals(tx *sql.Tx, checks []*spend.Check) error {
 		}
 		if reason := approval.Refuses(c); reason != nil {
 			refused[c.ID] = reason
+			continue
+		}
+		if !c.UsesApproval() {
 			continue
 		}
 		if _, err := tx.Exec("INSERT INTO approval_uses (approval_id, check_id) VALUES (?, ?)", c.Action.ApprovalID[:], c.ID[:]); err != nil {

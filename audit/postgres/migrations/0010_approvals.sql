@@ -101,8 +101,8 @@ AS $$ BEGIN
 END $$;
 
 -- Uses approvals, each for one check (G13), or raises SG009 with the checks that
--- may not and why, after those that are refused already: absent, mismatch or the state, and which check used it. In the
--- order of approvals, so that two commits do not deadlock.
+-- may not and why, after those that are refused already: absent, mismatch or the state, and which check used it. With an empty
+-- hash an approval must only be approved. In the order of approvals, so that two commits do not deadlock.
 CREATE FUNCTION use_approvals(check_ids uuid[], approval_ids uuid[], hashes bytea[], refused text) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -115,12 +115,14 @@ BEGIN
         SELECT * INTO a FROM approvals AS x WHERE x.id = wanted.approval_id FOR UPDATE;
         IF NOT FOUND THEN
             state := ('absent', NULL, NULL, NULL);
-        ELSIF a.action_hash <> wanted.hash THEN
+        ELSIF wanted.hash <> '' AND a.action_hash <> wanted.hash THEN
             state := ('mismatch', NULL, NULL, NULL);
         ELSE
             state := state_of_approval(a);
         END IF;
-        IF state.status = 'approved' THEN
+        IF state.status = 'approved' AND wanted.hash = '' THEN
+            CONTINUE;
+        ELSIF state.status = 'approved' THEN
             INSERT INTO approval_uses (approval_id, check_id) VALUES (wanted.approval_id, wanted.check_id);
             DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted.approval_id;
         ELSE
@@ -209,7 +211,7 @@ END $$;
 -- are other decisions than it saw, or a reopening, or a key has changed since. The proof and the
 -- decision are one transaction, and use_approvals waits for it. Whether the decision
 -- completes what is asked is of the same decisions and keys. A denial withdraws the other approvals of
--- the payment (S84). They are locked in the order in which commits lock them, before the record of changes.
+-- the payment (S84). They are locked in the order in which commits lock them, behind the payment and before the record of changes.
 CREATE FUNCTION decide_approval(wanted uuid, hash bytea, new_approves boolean, who_owner text, who_groups jsonb, completes boolean, new_note text, who_name text, who_email text,
     seen bigint, seen_keys jsonb, who actor, OUT outcome text)
 LANGUAGE plpgsql
@@ -223,6 +225,7 @@ DECLARE
     others   uuid[];
 BEGIN
     IF denied IS NOT NULL THEN
+        PERFORM FROM payments AS p WHERE p.payment_hash = denied FOR NO KEY UPDATE; -- a commit in progress may ask people again
         SELECT array_agg(l.id) FILTER (WHERE l.id <> wanted) INTO others FROM (SELECT x.id FROM approvals AS x
             WHERE x.payment = denied AND (x.id = wanted OR EXISTS (SELECT FROM approval_deadlines AS d WHERE d.approval_id = x.id))
             ORDER BY x.id FOR UPDATE) AS l;
