@@ -268,7 +268,7 @@ func (a *Authorizer) frozenPayment(c *checking, action *spend.Action) (shown boo
 		begins = p.Replace
 		shown = p.status == audit.PaymentWaiting || p.approved != nil
 	case audit.PaymentRedeemed, audit.PaymentInDoubt:
-		begins, shown = a.takesOver(c), true
+		begins, shown = c.payment.takesOver(a.now()), true
 	case audit.PaymentFree, audit.PaymentDenied:
 		shown = p.approved != nil
 	case audit.PaymentReleasing, audit.PaymentExecuted:

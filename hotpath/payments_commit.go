@@ -240,7 +240,7 @@ func (a *Authorizer) redeemOpen(ctx context.Context, c *checking) (Answer, error
 func (a *Authorizer) showOrTakeOver(ctx context.Context, c *checking) (Answer, error) {
 	p := c.payment
 	course := &p.facts.Course
-	if !a.takesOver(c) {
+	if !p.takesOver(a.now()) {
 		return a.showPayment(c), nil
 	}
 	o := redeemNow(c, p.facts.Check)
@@ -249,11 +249,8 @@ func (a *Authorizer) showOrTakeOver(ctx context.Context, c *checking) (Answer, e
 }
 
 // takesOver reports whether the request takes the redemption of its payment over.
-func (a *Authorizer) takesOver(c *checking) bool {
-	p := c.payment
-	redeemed := p.facts.Course.Redeemed
-	under := redeemed.Payment.Step(p.namespace, p.Key)
-	return p.TakeOver > 0 && !p.facts.Used(p.nonce) && under != nil && under.ByNonce && !a.now().After(redeemed.ID.Time().Add(p.TakeOver))
+func (p *paying) takesOver(now time.Time) bool {
+	return p.facts.Course.Passes(&p.facts.Payment, p.nonce, p.TakeOver, now)
 }
 
 // stepAndShow records a step of the current check's course and shows the payment after it.

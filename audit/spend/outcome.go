@@ -96,6 +96,9 @@ const (
 // MaxReports is how many reports a check may have.
 const MaxReports = 100
 
+// MaxTakeOvers is how often the redemption of a check may be taken over: numbers of steps, and rows of payments, have a bound.
+const MaxTakeOvers = 1000
+
 // The limits of a report, in characters.
 const (
 	MaxReference = 256
@@ -229,6 +232,13 @@ func (c *Course) Holder() *Outcome {
 		return c.Taken
 	}
 	return c.Redeemed
+}
+
+// Passes reports whether a nonce takes over what was redeemed under a payment, at most that long ago (S84).
+func (c *Course) Passes(p *Payment, nonce Hash, within time.Duration, now time.Time) bool {
+	under := c.Redeemed.Payment.Step(p.Namespace, p.Key)
+	return within > 0 && !p.Used(nonce) && under != nil && under.ByNonce && len(c.Former) < MaxTakeOvers &&
+		!now.After(c.Redeemed.ID.Time().Add(within))
 }
 
 // Same reports whether both reports say the same.

@@ -5,6 +5,25 @@ import (
 	"time"
 )
 
+// S84: nobody takes a check over for ever: its steps, and the payment's nonces, have a bound.
+func TestTakeOversAreBounded(t *testing.T) {
+	now := time.Now()
+	redeemed := &Outcome{ID: NewOutcomeID(now), Status: Redeemed, Payment: OutcomePayment{Of: []PaymentStep{{Key: "k", ByNonce: true}}}}
+	steps := []*Outcome{redeemed}
+	passes := func() bool {
+		course := CourseOf(steps)
+		return course.Passes(&Payment{Key: "k"}, Hash{1}, time.Hour, now)
+	}
+	for len(steps) <= MaxTakeOvers {
+		if steps = append(steps, &Outcome{Status: TakenOver}); len(steps) == MaxTakeOvers && !passes() {
+			t.Error("the last take-over is refused")
+		}
+	}
+	if passes() {
+		t.Errorf("taken over after %d take-overs", len(steps)-1)
+	}
+}
+
 // S84: the hours of a round count from the first report of its check as executed, also after corrections; and a check is executed
 // twice only if another check of its round is, whatever the present round is.
 func TestRounds(t *testing.T) {
