@@ -120,13 +120,11 @@ BEGIN
         ELSE
             state := state_of_approval(a);
         END IF;
-        IF state.status = 'approved' AND wanted.hash = '' THEN
-            CONTINUE;
-        ELSIF state.status = 'approved' THEN
+        IF state.status <> 'approved' THEN
+            refused := concat_ws(',', refused, concat_ws(':', wanted.check_id, state.status, state.used_by));
+        ELSIF wanted.hash <> '' THEN
             INSERT INTO approval_uses (approval_id, check_id) VALUES (wanted.approval_id, wanted.check_id);
             DELETE FROM approval_deadlines AS d WHERE d.approval_id = wanted.approval_id;
-        ELSE
-            refused := concat_ws(',', refused, concat_ws(':', wanted.check_id, state.status, state.used_by));
         END IF;
     END LOOP;
     IF refused IS NOT NULL THEN
