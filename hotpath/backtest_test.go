@@ -44,7 +44,7 @@ type history struct {
 	atOnce  int
 	payer   payer
 	granter person
-	grants  []hotpath.GrantView
+	grants  []*hotpath.GrantView
 }
 
 // S53: over its own period a version gives no flip, whatever was asked, approved, denied, used, given back,

@@ -29,7 +29,7 @@ func (f *fleet) grantAsked(policyID, amount, agent string) hotpath.GrantAsked {
 	}
 }
 
-func (p person) grant(node int, asked hotpath.GrantAsked) hotpath.GrantView {
+func (p person) grant(node int, asked hotpath.GrantAsked) *hotpath.GrantView {
 	p.t.Helper()
 	g, replayed, err := p.nodes[node].Grant(context.Background(), p.access, audit.Actor{}, asked)
 	if err != nil || replayed {

@@ -41,18 +41,18 @@ func (a *Authorizer) releases(v *view, r *audit.Release, scope audit.FreezeScope
 // ReleaseFreeze records the caller's release of a freeze, and replayed if the same person released it before. The freeze ends
 // with the last release that is required. Errors: ErrKeyInactive, ErrKeyExpired, ErrFreezeNotFound, a *ForbiddenError,
 // ErrFreezeNotActive, ErrFreezeOwn.
-func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.Actor, id spend.ID, note string) (FreezeView, bool, error) {
+func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.Actor, id spend.ID, note string) (*FreezeView, bool, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	for range maxReclaims {
 		v := a.catalog.view() // no newer than the freeze, which says whether releases lapsed
 		access, err := v.current(access, spend.FreezesRelease, a.now)
 		if err != nil {
-			return FreezeView{}, false, err
+			return nil, false, err
 		}
 		f, err := a.readFreeze(stored, access, id)
 		if err != nil {
-			return FreezeView{}, false, err
+			return nil, false, err
 		}
 		completes, replayed, err := a.mayReleaseFreeze(v, access, f)
 		if err != nil || replayed {
@@ -66,26 +66,26 @@ func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.
 		err = a.store.ReleaseFreeze(stored, by, audit.FreezeRelease{Freeze: f, Keys: v.number, Note: note, Name: name, Completes: completes})
 		if errors.Is(err, audit.ErrStaleFreeze) {
 			if err := a.catalog.reload(stored); err != nil {
-				return FreezeView{}, false, err
+				return nil, false, err
 			}
 			continue
 		}
 		if err != nil {
-			return FreezeView{}, false, fmt.Errorf("%w: cannot release a freeze: %w", ErrUnavailable, err)
+			return nil, false, fmt.Errorf("%w: cannot release a freeze: %w", ErrUnavailable, err)
 		}
 		a.log.Warn("freeze released", "freeze_id", id.Text(spend.PrefixFreeze), "completes", completes, "", &by)
 		if err := a.guard.RaiseGeneration(ctx); err != nil {
-			return FreezeView{}, false, err
+			return nil, false, err
 		}
 		if err := a.catalog.reload(stored); err != nil {
-			return FreezeView{}, false, err
+			return nil, false, err
 		}
 		if f, err = a.store.Freeze(stored, id); err != nil {
-			return FreezeView{}, false, err
+			return nil, false, err
 		}
 		return a.viewFreeze(f), false, nil
 	}
-	return FreezeView{}, false, fmt.Errorf("%w: a release was overtaken too often", ErrUnavailable)
+	return nil, false, fmt.Errorf("%w: a release was overtaken too often", ErrUnavailable)
 }
 
 // mayReleaseFreeze refuses a release, and reports whether it completes what is required, or the same person released before.

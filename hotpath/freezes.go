@@ -60,21 +60,21 @@ type FreezeReaches struct{ Checks, Principals int64 }
 // spend.Faults, ErrTooManyFreezes.
 func (a *Authorizer) Freeze(
 	ctx context.Context, access Access, by audit.Actor, asked FreezeAsked,
-) (shown FreezeView, replayed bool, err error) {
+) (shown *FreezeView, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	by = access.actor(a, by)
 	asked.Name, _ = access.person()
 	if err := access.mayFreeze(asked.Scope); err != nil {
-		return shown, false, err
+		return nil, false, err
 	}
 	if asked.Scope.Kind == audit.FreezePolicy {
 		if _, err := a.catalog.program(asked.Scope.Value); errors.Is(err, ErrPolicyNotFound) || errors.Is(err, ErrUnavailable) {
-			return shown, false, err
+			return nil, false, err
 		}
 	}
 	if err := a.prove(stored); err != nil { // without Redis nothing is recorded
-		return shown, false, err
+		return nil, false, err
 	}
 	asked.ID = spend.NewID(a.now())
 	if asked.IdempotencyKey != "" {
@@ -83,7 +83,7 @@ func (a *Authorizer) Freeze(
 		if known, err := a.store.Freeze(stored, asked.ID); err == nil {
 			return a.sameFreeze(ctx, asked, known)
 		} else if !errors.Is(err, audit.ErrNotFound) {
-			return shown, false, err
+			return nil, false, err
 		}
 	}
 	created, replayed, err := a.createFreeze(stored, access, by, asked)
@@ -91,7 +91,7 @@ func (a *Authorizer) Freeze(
 		if replayed {
 			return a.sameFreeze(ctx, asked, created)
 		}
-		return shown, false, err
+		return nil, false, err
 	}
 	a.log.Warn("frozen", "freeze_id", created.ID.Text(spend.PrefixFreeze), "scope", string(created.Scope.Kind), "", &by)
 	shown = a.viewFreeze(created)
@@ -150,15 +150,15 @@ func (a *Authorizer) createFreeze(
 }
 
 // sameFreeze answers a repeated request with the freeze as it is now. The first request may not have raised the generation yet.
-func (a *Authorizer) sameFreeze(ctx context.Context, asked FreezeAsked, known *audit.Freeze) (FreezeView, bool, error) {
+func (a *Authorizer) sameFreeze(ctx context.Context, asked FreezeAsked, known *audit.Freeze) (*FreezeView, bool, error) {
 	if !asked.Same(known) {
 		var faults spend.Faults
 		faults.Add("idempotency_key", "was used for a different request, that of "+known.ID.Text(spend.PrefixFreeze))
-		return FreezeView{}, false, faults
+		return nil, false, faults
 	}
 	if known.Status == audit.FreezeActive {
 		if err := a.inForce(ctx, func() {}); err != nil {
-			return FreezeView{}, false, err
+			return nil, false, err
 		}
 	}
 	return a.viewFreeze(known), true, nil
@@ -233,10 +233,10 @@ func (a *Authorizer) reach(ctx context.Context, f *audit.Freeze) *FreezeReaches 
 }
 
 // FreezeOf returns a freeze that the caller may read.
-func (a *Authorizer) FreezeOf(ctx context.Context, access Access, id spend.ID) (FreezeView, error) {
+func (a *Authorizer) FreezeOf(ctx context.Context, access Access, id spend.ID) (*FreezeView, error) {
 	f, err := a.readFreeze(ctx, access, id)
 	if err != nil {
-		return FreezeView{}, err
+		return nil, err
 	}
 	return a.viewFreeze(f), nil
 }
@@ -275,7 +275,7 @@ func (a *Authorizer) ListFreezes(ctx context.Context, access Access, q audit.Fre
 			if len(page) == limit {
 				return page, true, nil
 			}
-			page = append(page, a.viewFreeze(f))
+			page = append(page, *a.viewFreeze(f))
 		}
 		if !more {
 			break
@@ -285,8 +285,8 @@ func (a *Authorizer) ListFreezes(ctx context.Context, access Access, q audit.Fre
 }
 
 // viewFreeze shows a freeze by the keys as they are now.
-func (a *Authorizer) viewFreeze(f *audit.Freeze) FreezeView {
-	shown := FreezeView{Freeze: f, Required: a.releasesRequired}
+func (a *Authorizer) viewFreeze(f *audit.Freeze) *FreezeView {
+	shown := &FreezeView{Freeze: f, Required: a.releasesRequired}
 	if f.Status == audit.FreezeActive {
 		shown.Missing = max(1, a.releasesRequired-len(a.counted(a.catalog.view(), f)))
 	}

@@ -13,7 +13,7 @@ import (
 // Errors: a *ForbiddenError, ErrGrantNotFound, ErrGrantNotActive, ErrGrantNotPending, ErrGrantOwn, ErrGrantOwnCheck.
 func (a *Authorizer) ApproveGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
-) (shown GrantView, replayed bool, err error) {
+) (shown *GrantView, replayed bool, err error) {
 	approve := func(ctx context.Context, v *view, access Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
 		c, err := a.approvalOf(v, access, g)
 		if c.Note = note; err != nil || c.Terms == nil {
@@ -57,7 +57,7 @@ func (a *Authorizer) approvalOf(v *view, access Access, g *audit.BudgetGrant) (a
 // ErrGrantNotFound, ErrGrantNotActive.
 func (a *Authorizer) RevokeGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
-) (shown GrantView, replayed bool, err error) {
+) (shown *GrantView, replayed bool, err error) {
 	return a.decideGrant(ctx, access, by, id, func(_ context.Context, _ *view, _ Access, g *audit.BudgetGrant) (audit.GrantChange, error) {
 		c := audit.GrantChange{Kind: audit.GrantRevoked, ID: id, Note: note}
 		switch {
@@ -75,7 +75,7 @@ func (a *Authorizer) RevokeGrant(
 func (a *Authorizer) decideGrant(
 	ctx context.Context, access Access, by audit.Actor, id spend.ID,
 	judge func(context.Context, *view, Access, *audit.BudgetGrant) (audit.GrantChange, error),
-) (shown GrantView, replayed bool, err error) {
+) (shown *GrantView, replayed bool, err error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	_, err = a.changeGrant(ctx, access, by, func(stored context.Context, v *view, access Access) (audit.GrantChange, error) {
@@ -88,20 +88,20 @@ func (a *Authorizer) decideGrant(
 		return c, err
 	})
 	if err != nil {
-		return shown, false, err
+		return nil, false, err
 	}
 	g, err := a.store.BudgetGrant(stored, id)
 	if err != nil {
-		return shown, false, err
+		return nil, false, err
 	}
 	return a.viewGrant(g), replayed, nil
 }
 
 // GrantOf returns a grant that the caller may read.
-func (a *Authorizer) GrantOf(ctx context.Context, access Access, id spend.ID) (GrantView, error) {
+func (a *Authorizer) GrantOf(ctx context.Context, access Access, id spend.ID) (*GrantView, error) {
 	g, err := a.readGrant(ctx, access, id)
 	if err != nil {
-		return GrantView{}, err
+		return nil, err
 	}
 	return a.viewGrant(g), nil
 }
@@ -173,7 +173,7 @@ func (a *Authorizer) ListGrants(ctx context.Context, access Access, q GrantQuery
 				return page, nil
 			}
 			if page.Next = g.Seq; matches {
-				page.Grants = append(page.Grants, shown)
+				page.Grants = append(page.Grants, *shown)
 			}
 		}
 		if of.Before = page.Next; !more {

@@ -71,9 +71,9 @@ func (a Access) mayGrant() error {
 // access. Errors: a *ForbiddenError, ErrPolicyNotFound, spend.Faults, ErrGrantOwnCheck, ErrTooManyGrants.
 func (a *Authorizer) Grant(
 	ctx context.Context, access Access, by audit.Actor, asked GrantAsked,
-) (shown GrantView, replayed bool, err error) {
+) (shown *GrantView, replayed bool, err error) {
 	if err := access.mayGrant(); err != nil {
-		return shown, false, err
+		return nil, false, err
 	}
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
@@ -86,7 +86,7 @@ func (a *Authorizer) Grant(
 			return a.sameGrant(ctx, asked, known)
 		}
 		if !errors.Is(err, audit.ErrNotFound) {
-			return shown, false, err
+			return nil, false, err
 		}
 	}
 	replayed, err = a.changeGrant(ctx, access, by, func(stored context.Context, v *view, access Access) (c audit.GrantChange, err error) {
@@ -95,11 +95,11 @@ func (a *Authorizer) Grant(
 		return c, err
 	})
 	if err != nil {
-		return shown, false, err
+		return nil, false, err
 	}
 	g, err := a.store.BudgetGrant(stored, id)
 	if err != nil {
-		return shown, false, err
+		return nil, false, err
 	}
 	if replayed {
 		return a.sameGrant(ctx, asked, g)
@@ -238,18 +238,18 @@ func (a *Authorizer) tellOfGrants(ctx context.Context) error {
 }
 
 // sameGrant answers a repeated request with the grant as it is now. The first request may not have told the nodes yet.
-func (a *Authorizer) sameGrant(ctx context.Context, asked GrantAsked, known *audit.BudgetGrant) (GrantView, bool, error) {
+func (a *Authorizer) sameGrant(ctx context.Context, asked GrantAsked, known *audit.BudgetGrant) (*GrantView, bool, error) {
 	if asked.hash() != known.Request {
 		var faults spend.Faults
 		faults.Add("idempotency_key", "was used for a different request, that of "+known.ID.Text(spend.PrefixGrant))
-		return GrantView{}, false, faults
+		return nil, false, faults
 	}
 	return a.viewGrant(known), true, a.tellOfGrants(ctx)
 }
 
 // viewGrant shows a grant by the keys as they are now.
-func (a *Authorizer) viewGrant(g *audit.BudgetGrant) GrantView {
-	shown := GrantView{BudgetGrant: g}
+func (a *Authorizer) viewGrant(g *audit.BudgetGrant) *GrantView {
+	shown := &GrantView{BudgetGrant: g}
 	shown.Status, shown.Missing = a.statusOf(a.catalog.view(), g, a.now())
 	return shown
 }

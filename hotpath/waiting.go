@@ -117,7 +117,7 @@ func (a *Authorizer) waitingGrants(access Access, q WaitingQuery) (waiting []Gra
 				continue
 			}
 			if c, err := a.approvalOf(v, access, g); err == nil && c.Terms != nil {
-				waiting = append(waiting, shown)
+				waiting = append(waiting, *shown)
 			}
 		}
 	}

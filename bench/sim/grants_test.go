@@ -66,7 +66,7 @@ func (f *simulation) grant(r *rand.Rand, m *member, asked hotpath.GrantAsked) *s
 		n := f.nodes[r.IntN(len(f.nodes))]
 		access, err := m.as(n, spend.BudgetsGrant)
 		if err == nil {
-			var shown hotpath.GrantView
+			var shown *hotpath.GrantView
 			if shown, _, err = n.Grant(context.Background(), access, audit.Actor{}, asked); err == nil {
 				f.noteGiven(&given{id: shown.ID, lost: n.store.isDead()})
 				return &shown.ID

@@ -25,28 +25,24 @@ type Approval struct {
 
 // ApprovalQuery selects approvals; empty fields select all.
 type ApprovalQuery struct {
-	Status   ApprovalStatus
-	PolicyID string
-	AgentID  string
+	Status   ApprovalStatus `json:"status"`
+	PolicyID string         `json:"policy_id"`
+	AgentID  string         `json:"agent_id"`
 
-	Counterparty string
-	AmountFrom   string // inclusive, whatever the currency
-	AmountTo     string // inclusive
-	From         string // when it was asked: an RFC 3339 time or a date, which is its whole UTC day; inclusive
-	To           string // a time or a date, as From; inclusive
-	DecidedBy    string // the principal of somebody who approved or denied it
+	Counterparty string `json:"counterparty"`
+	AmountFrom   string `json:"amount_from"` // inclusive, whatever the currency
+	AmountTo     string `json:"amount_to"`   // inclusive
+	From         string `json:"from"`        // when it was asked: an RFC 3339 time or a date, which is its whole UTC day; inclusive
+	To           string `json:"to"`          // a time or a date, as From; inclusive
+	DecidedBy    string `json:"decided_by"`  // the principal of somebody who approved or denied it
 
-	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor string // Pagination.NextCursor of a page of the same query
+	Limit int `json:"limit"` // of each page, 1 to 100; 0 is the service's default of 20
 }
-
-// ApprovalPage is one page, newest first. It has no TotalCount.
-type ApprovalPage = Page[Approval]
 
 // Approval reads an approval. While it is pending, the service holds the answer for
 // up to wait, in whole seconds and at most MaxApprovalWait.
 func (c *Client) Approval(ctx context.Context, approvalID string, wait time.Duration) (*Approval, error) {
-	r := get(approvalPath(approvalID), nil)
+	r := get(approvalPath(approvalID))
 	r.wait = max(0, min(wait, MaxApprovalWait)).Truncate(time.Second)
 	return fetch[Approval](ctx, c, r)
 }
@@ -89,16 +85,6 @@ func (c *Client) WaitForApproval(ctx context.Context, approvalID string) (*Appro
 	}
 }
 
-func (q ApprovalQuery) request(cursor string) request { return q.waitingFor("", cursor) }
-
-func (q ApprovalQuery) waitingFor(who, cursor string) request {
-	return get("/v1/approvals", map[string]string{
-		"status": string(q.Status), "policy_id": q.PolicyID, "agent_id": q.AgentID, "counterparty": q.Counterparty, "amount_from": q.AmountFrom,
-		"amount_to": q.AmountTo, "from": q.From, "to": q.To, "decided_by": q.DecidedBy, "waiting_for": who,
-		"limit": optionalInt(q.Limit), "cursor": cursor,
-	})
-}
-
 // Waiting is something that an approval with the client's key brings forward: an approval, the draft of a policy (S93), or a
 // grant (S91). The member of its kind is not nil.
 type Waiting struct {
@@ -136,18 +122,14 @@ func (w *Waiting) accept(from reply) error {
 // status is not used. An error is the last that it yields.
 func (c *Client) Waiting(ctx context.Context, q ApprovalQuery) iter.Seq2[Waiting, error] {
 	q.Status = ""
-	return pages[Waiting](ctx, c, q.Cursor, func(cursor string) request { return q.waitingFor("me", cursor) })
+	r := find("/v1/approvals", q)
+	r.query.Set("waiting_for", "me")
+	return pages[Waiting](ctx, c, r)
 }
 
-// Approvals reads a page.
-func (c *Client) Approvals(ctx context.Context, q ApprovalQuery) (*ApprovalPage, error) {
-	return fetch[ApprovalPage](ctx, c, q.request(q.Cursor))
-}
-
-// AllApprovals reads the approvals of a query page by page, beginning at its
-// cursor. An error is the last that it yields.
+// AllApprovals reads the approvals of a query, newest first. An error is the last that it yields.
 func (c *Client) AllApprovals(ctx context.Context, q ApprovalQuery) iter.Seq2[Approval, error] {
-	return pages[Approval](ctx, c, q.Cursor, q.request)
+	return pages[Approval](ctx, c, find("/v1/approvals", q))
 }
 
 // Approve approves exactly the action that has the hash, and returns the approval with

@@ -91,9 +91,9 @@ func TestOddNumbers(t *testing.T) {
 	if err != nil || *a.Remaining[0].Remaining != "-340282366920938463463374607431.768211456" || *a.Remaining[0].RemainingCount != "1e400" {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	page, err := c.Approvals(t.Context(), ApprovalQuery{})
-	if err != nil || len(page.Data) != 1 || string(page.Data[0].JSON()) != odd {
-		t.Errorf("%+v, %v", page, err)
+	all, err := collect(c.AllApprovals(t.Context(), ApprovalQuery{}))
+	if err != nil || len(all) != 1 || string(all[0].JSON()) != odd {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

@@ -136,7 +136,7 @@ func backtestPath(id string) string { return "/v1/backtests/" + url.PathEscape(i
 
 // Backtest reads a backtest, with its report once it has succeeded.
 func (c *Client) Backtest(ctx context.Context, id string) (*Backtest, error) {
-	return fetch[Backtest](ctx, c, get(backtestPath(id), nil))
+	return fetch[Backtest](ctx, c, get(backtestPath(id)))
 }
 
 // AwaitBacktest reads a backtest until it has ended, and calls each, unless nil, with every reading.
@@ -172,26 +172,16 @@ func (c *Client) CancelBacktest(ctx context.Context, id string) (*Backtest, erro
 
 // BacktestQuery selects backtests; all fields may be empty.
 type BacktestQuery struct {
-	PolicyID string
-	Status   string
-	Limit    int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor   string // Pagination.NextCursor of a page of the same query
+	PolicyID string `json:"policy_id"`
+	Status   string `json:"status"`
 }
 
-// AllBacktests reads the backtests of a query page by page, newest first. An error is the
-// last that it yields.
+// AllBacktests reads the backtests of a query, newest first. An error is the last that it yields.
 func (c *Client) AllBacktests(ctx context.Context, q BacktestQuery) iter.Seq2[Backtest, error] {
-	return pages[Backtest](ctx, c, q.Cursor, func(cursor string) request {
-		return get("/v1/backtests", map[string]string{
-			"policy_id": q.PolicyID, "status": q.Status, "limit": optionalInt(q.Limit), "cursor": cursor,
-		})
-	})
+	return pages[Backtest](ctx, c, wholePages("/v1/backtests", q))
 }
 
-// AllFlips reads the flips of a backtest page by page, in their order. An error is the
-// last that it yields.
+// AllFlips reads the flips of a backtest, in their order. An error is the last that it yields.
 func (c *Client) AllFlips(ctx context.Context, id string) iter.Seq2[Flip, error] {
-	return pages[Flip](ctx, c, "", func(cursor string) request {
-		return get(backtestPath(id)+"/flips", map[string]string{"limit": "100", "cursor": cursor})
-	})
+	return pages[Flip](ctx, c, wholePages(backtestPath(id)+"/flips", struct{}{}))
 }

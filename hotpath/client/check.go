@@ -135,7 +135,7 @@ func NewIdempotencyKey() string { return "go-" + rand.Text() }
 // GetCheck reads the answer of an earlier check, and its outcome. The result is a record, not a
 // permission.
 func (c *Client) GetCheck(ctx context.Context, checkID string) (*Result, error) {
-	r, err := fetch[Result](ctx, c, get(checkPath(checkID), nil))
+	r, err := fetch[Result](ctx, c, get(checkPath(checkID)))
 	if err == nil && r.CheckID != checkID {
 		return nil, misunderstood("it is another check")
 	}

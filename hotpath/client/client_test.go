@@ -286,11 +286,11 @@ func TestOnlyTheRightKeyIsSent(t *testing.T) {
 	s := serve(t, refuses(404, "check_not_found"))
 	c, _ := s.client(t, nil)
 	_, _ = c.GetCheck(t.Context(), "a/b?c")
-	_, _ = c.Keys(t.Context(), KeyQuery{})
+	_, _ = collect(c.AllKeys(t.Context()))
 	_, _ = c.Self(t.Context())
 	want := []seen{
 		{method: "GET", uri: "/v1/checks/a%2Fb%3Fc", key: apiKey},
-		{method: "GET", uri: "/v1/keys", admin: adminKey},
+		{method: "GET", uri: "/v1/keys?limit=100", admin: adminKey},
 		{method: "GET", uri: "/v1/keys/self", key: apiKey},
 	}
 	if !slices.Equal(s.sent(), want) {
@@ -305,7 +305,7 @@ func TestKeysStaySecret(t *testing.T) {
 	c := must.Get(New(o))(t)
 	_, refused := c.Check(t.Context(), action(t))
 	s.Close()
-	_, lost := c.Keys(t.Context(), KeyQuery{})
+	_, lost := collect(c.AllKeys(t.Context()))
 	_, bad := New(Options{BaseURL: s.URL, APIKey: apiKey + "\n"})
 	_, user := New(Options{BaseURL: "http://user:" + apiKey + "@host"})
 	if refused == nil || lost == nil || bad == nil || user == nil {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"spendgate/hotpath/wire"
@@ -49,7 +48,7 @@ type Promotion struct {
 	DropBudgets []string `json:"drop_budgets,omitempty"` // as in NewPolicy
 }
 
-func draftPath(policyID string) string { return "/v1/policies/" + url.PathEscape(policyID) + "/draft" }
+func draftPath(policyID string) string { return policyPath(policyID) + "/draft" }
 
 // PutDraftJSON stores the draft of a policy, from a JSON body without policy_id, in place of
 // the one before. Storing the same draft again changes nothing. replaces is the hash of the draft that it replaces; that of
@@ -60,13 +59,13 @@ func (c *Client) PutDraftJSON(ctx context.Context, policyID, replaces string, bo
 
 // Draft reads the draft of a policy.
 func (c *Client) Draft(ctx context.Context, policyID string) (*Draft, error) {
-	return fetch[Draft](ctx, c, get(draftPath(policyID), nil))
+	return fetch[Draft](ctx, c, get(draftPath(policyID)))
 }
 
 // DraftReport reads the report of a policy's draft about the checks since it was put, as far as it is
 // known. The service continues a report that was made more than five seconds ago.
 func (c *Client) DraftReport(ctx context.Context, policyID string) (*DraftReport, error) {
-	r := get(draftPath(policyID)+"/report", nil)
+	r := get(draftPath(policyID) + "/report")
 	r.again = http.StatusAccepted
 	return fetch[DraftReport](ctx, c, r)
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"spendgate/hotpath/wire"
@@ -16,13 +15,13 @@ type Event struct {
 
 // EventQuery selects events; fields other than After may be empty.
 type EventQuery struct {
-	After int64  // the sequence after which to read; 0 reads from the first
-	Type  string // such as violation.recorded
-	From  string // an RFC 3339 time or a date, inclusive: where the feed begins if After is 0
-	Limit int    // a page's, 1 to 100; 0 is the service's default of 20
+	After int64  `json:"after"` // the sequence after which to read; 0 reads from the first
+	Type  string `json:"type"`  // such as violation.recorded
+	From  string `json:"from"`  // an RFC 3339 time or a date, inclusive: where the feed begins if After is 0
+	Limit int    `json:"limit"` // a page's, 1 to 100; 0 is the service's default of 20
 	// Wait lets the service hold an empty page until there is an event for it, in whole seconds and at
 	// most 30.
-	Wait time.Duration
+	Wait time.Duration `json:"-"`
 }
 
 // EventPage is one page of the feed. It may be short, or empty, while there are
@@ -37,11 +36,7 @@ type EventPage struct {
 // Events reads a page of the events with sequences greater than After. If some of these were
 // removed, the Error has CodeEventsRemoved and NextAfter.
 func (c *Client) Events(ctx context.Context, q EventQuery) (*EventPage, error) {
-	after := strconv.FormatInt(q.After, 10)
-	if q.After == 0 {
-		after = "" // which would win over From
-	}
-	r := get("/v1/events", map[string]string{"after": after, "type": q.Type, "from": q.From, "limit": optionalInt(q.Limit)})
+	r := find("/v1/events", q)
 	r.wait = max(0, min(q.Wait, MaxApprovalWait)).Truncate(time.Second)
 	from, _, err := c.send(ctx, r)
 	if err != nil {

@@ -40,7 +40,7 @@ func freezePath(id string) string { return "/v1/freezes/" + url.PathEscape(id) }
 
 // Freeze reads a freeze.
 func (c *Client) Freeze(ctx context.Context, freezeID string) (*Freeze, error) {
-	return fetch[Freeze](ctx, c, get(freezePath(freezeID), nil))
+	return fetch[Freeze](ctx, c, get(freezePath(freezeID)))
 }
 
 // ReleaseFreeze releases a freeze, alone or as one of the people who are required. Releasing again is a replay.
@@ -54,18 +54,11 @@ type FreezeQuery struct {
 	Scope  FreezeScope // one member at most
 }
 
-// AllFreezes reads freezes page by page, newest first. An error is the last that it yields.
+// AllFreezes reads freezes, newest first. An error is the last that it yields.
 func (c *Client) AllFreezes(ctx context.Context, q FreezeQuery) iter.Seq2[Freeze, error] {
-	set := func(is bool) string {
-		if is {
-			return "true"
-		}
-		return ""
+	r := wholePages("/v1/freezes", q.Scope)
+	if q.Active {
+		r.query.Set("active", "true")
 	}
-	return pages[Freeze](ctx, c, "", func(cursor string) request {
-		return get("/v1/freezes", map[string]string{
-			"active": set(q.Active), "all": set(q.Scope.All), "policy_id": q.Scope.PolicyID, "agent_id": q.Scope.AgentID,
-			"principal": q.Scope.Principal, "counterparty": q.Scope.Counterparty, "limit": "100", "cursor": cursor,
-		})
-	})
+	return pages[Freeze](ctx, c, r)
 }

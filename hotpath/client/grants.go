@@ -43,7 +43,7 @@ func grantPath(id string) string { return "/v1/grants/" + url.PathEscape(id) }
 
 // Grant reads a grant.
 func (c *Client) Grant(ctx context.Context, grantID string) (*Grant, error) {
-	return fetch[Grant](ctx, c, get(grantPath(grantID), nil))
+	return fetch[Grant](ctx, c, get(grantPath(grantID)))
 }
 
 // ApproveGrant approves a grant that waits for people. Approving again is a replay.
@@ -66,15 +66,13 @@ func decideGrant(id, verb, note string) request {
 
 // GrantQuery selects grants; all fields may be empty.
 type GrantQuery struct {
-	PolicyID, RuleID, AgentID string
-	Status                    string // pending, open, revoked or ended
+	PolicyID string `json:"policy_id"`
+	RuleID   string `json:"rule_id"`
+	AgentID  string `json:"agent_id"`
+	Status   string `json:"status"` // pending, open, revoked or ended
 }
 
-// AllGrants reads grants page by page, newest first. An error is the last that it yields.
+// AllGrants reads grants, newest first. An error is the last that it yields.
 func (c *Client) AllGrants(ctx context.Context, q GrantQuery) iter.Seq2[Grant, error] {
-	return pages[Grant](ctx, c, "", func(cursor string) request {
-		return get("/v1/grants", map[string]string{
-			"policy_id": q.PolicyID, "rule_id": q.RuleID, "agent_id": q.AgentID, "status": q.Status, "limit": "100", "cursor": cursor,
-		})
-	})
+	return pages[Grant](ctx, c, wholePages("/v1/grants", q))
 }

@@ -44,21 +44,6 @@ type KeyChange struct {
 	Clear []string `json:"-"`
 }
 
-// KeyQuery is a page of the keys.
-type KeyQuery struct {
-	Limit  int    // 1 to 100; 0 is the service's default of 20
-	Cursor string // Pagination.NextCursor of a page
-}
-
-// KeyPage is one page, newest first.
-type KeyPage = Page[Key]
-
-func (q KeyQuery) request(cursor string) request {
-	r := get("/v1/keys", map[string]string{"limit": optionalInt(q.Limit), "cursor": cursor})
-	r.admin = true
-	return r
-}
-
 // CreateKey makes an API key. It needs the admin key, and is not repeated when
 // the key may have been made.
 func (c *Client) CreateKey(ctx context.Context, r KeyRequest) (*NewKey, error) {
@@ -90,21 +75,16 @@ func (c *Client) UpdateKey(ctx context.Context, keyID string, change KeyChange) 
 
 // Self reads the record of the client's own API key.
 func (c *Client) Self(ctx context.Context) (*Key, error) {
-	return fetch[Key](ctx, c, get("/v1/keys/self", nil))
+	return fetch[Key](ctx, c, get("/v1/keys/self"))
 }
 
 func (k *Key) accept(from reply) error {
 	return k.take(from, k.KeyID != "", "it is no API key")
 }
 
-// Keys reads a page of the keys. It needs the admin key.
-func (c *Client) Keys(ctx context.Context, q KeyQuery) (*KeyPage, error) {
-	return fetch[KeyPage](ctx, c, q.request(q.Cursor))
-}
-
-// AllKeys reads the keys page by page. An error is the last that it yields.
-func (c *Client) AllKeys(ctx context.Context, q KeyQuery) iter.Seq2[Key, error] {
-	return pages[Key](ctx, c, q.Cursor, q.request)
+// AllKeys reads the keys, newest first. It needs the admin key. An error is the last that it yields.
+func (c *Client) AllKeys(ctx context.Context) iter.Seq2[Key, error] {
+	return pages[Key](ctx, c, asAdmin(wholePages("/v1/keys", struct{}{})))
 }
 
 // Health is the service's health report.
@@ -112,7 +92,7 @@ type Health struct{ wire.Health }
 
 // Health asks whether the service answers. It needs no key.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
-	return fetch[Health](ctx, c, get("/health", nil))
+	return fetch[Health](ctx, c, get("/health"))
 }
 
 func (h *Health) accept(reply) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/url"
 
 	"spendgate/hotpath/wire"
 )
@@ -22,32 +21,27 @@ type CheckRecord struct {
 
 // CheckQuery selects checks; empty fields select all.
 type CheckQuery struct {
-	AgentID  string
-	PolicyID string
-	Decision Decision
-	Outcome  string // none, in_doubt, or the status that was reported last
+	AgentID  string   `json:"agent_id"`
+	PolicyID string   `json:"policy_id"`
+	Decision Decision `json:"decision"`
+	Outcome  string   `json:"outcome"` // none, in_doubt, or the status that was reported last
 
-	Counterparty   string
-	ActionType     ActionType
-	ReasonCode     string
-	RuleID         string // that decided
-	IdempotencyKey string // found at once
-	ApprovalID     string
-	PaymentKey     string // of the caller, or of Principal
-	Principal      string // who asked
-	AmountFrom     string // inclusive, whatever the currency
-	AmountTo       string // inclusive
+	Counterparty   string     `json:"counterparty"`
+	ActionType     ActionType `json:"action_type"`
+	ReasonCode     string     `json:"reason_code"`
+	RuleID         string     `json:"rule_id"`         // that decided
+	IdempotencyKey string     `json:"idempotency_key"` // found at once
+	ApprovalID     string     `json:"approval_id"`
+	PaymentKey     string     `json:"payment_key"` // of the caller, or of Principal
+	Principal      string     `json:"principal"`   // who asked
+	AmountFrom     string     `json:"amount_from"` // inclusive, whatever the currency
+	AmountTo       string     `json:"amount_to"`   // inclusive
 
-	From   string // an RFC 3339 time or a date, which is its whole UTC day; inclusive
-	To     string // a time or a date, as From; inclusive
-	Before string // exclusive; a date is the start of its UTC day
-	Limit  int    // a page's, 1 to 100; 0 is the service's default of 20
-	Cursor string // Pagination.NextCursor of a page of the same query
+	From   string `json:"from"`   // an RFC 3339 time or a date, which is its whole UTC day; inclusive
+	To     string `json:"to"`     // a time or a date, as From; inclusive
+	Before string `json:"before"` // exclusive; a date is the start of its UTC day
+	Limit  int    `json:"limit"`  // of each page, 1 to 100; 0 is the service's default of 20
 }
-
-// CheckPage is one page, newest first. It may be short, or empty, while there are
-// more.
-type CheckPage = Page[CheckRecord]
 
 func (r *CheckRecord) accept(from reply) error {
 	clean(&r.Action.Metadata)
@@ -61,67 +55,17 @@ func clean(metadata *json.RawMessage) {
 	}
 }
 
-func (q CheckQuery) request(cursor string) request {
-	return get("/v1/checks", map[string]string{
-		"agent_id": q.AgentID, "policy_id": q.PolicyID, "decision": q.Decision.String(), "outcome": q.Outcome,
-		"counterparty": q.Counterparty, "action_type": string(q.ActionType), "reason_code": q.ReasonCode, "rule_id": q.RuleID,
-		"idempotency_key": q.IdempotencyKey, "approval_id": q.ApprovalID,
-		"payment_key": q.PaymentKey, "principal": q.Principal, "amount_from": q.AmountFrom, "amount_to": q.AmountTo,
-		"from": q.From, "to": q.To, "before": q.Before, "limit": optionalInt(q.Limit), "cursor": cursor,
-	})
-}
-
-// Checks reads a page.
-func (c *Client) Checks(ctx context.Context, q CheckQuery) (*CheckPage, error) {
-	return fetch[CheckPage](ctx, c, q.request(q.Cursor))
-}
-
-// AllChecks reads the checks of a query page by page, beginning at its cursor. An
-// error is the last that it yields.
+// AllChecks reads the checks of a query, newest first. An error is the last that it yields.
 func (c *Client) AllChecks(ctx context.Context, q CheckQuery) iter.Seq2[CheckRecord, error] {
-	return pages[CheckRecord](ctx, c, q.Cursor, q.request)
+	return pages[CheckRecord](ctx, c, find("/v1/checks", q))
 }
 
-// PolicyQuery is a page of policies.
-type PolicyQuery struct {
-	Limit  int    // 1 to 100; 0 is the service's default of 20
-	Cursor string // Pagination.NextCursor of a page
+// AllPolicies reads the latest versions of all policies, by PolicyID. An error is the last that it yields.
+func (c *Client) AllPolicies(ctx context.Context) iter.Seq2[Policy, error] {
+	return pages[Policy](ctx, c, wholePages("/v1/policies", struct{}{}))
 }
 
-// PolicyPage is one page. It may be short where policies are large.
-type PolicyPage = Page[Policy]
-
-// PolicyVersionPage is one page, and may be short.
-type PolicyVersionPage = Page[PolicyVersion]
-
-func (q PolicyQuery) of(path string) func(cursor string) request {
-	return func(cursor string) request {
-		return get(path, map[string]string{"limit": optionalInt(q.Limit), "cursor": cursor})
-	}
-}
-
-// Policies reads a page of the latest versions of all policies, by PolicyID.
-func (c *Client) Policies(ctx context.Context, q PolicyQuery) (*PolicyPage, error) {
-	return fetch[PolicyPage](ctx, c, q.of("/v1/policies")(q.Cursor))
-}
-
-// AllPolicies reads the latest versions page by page. An error is the last that it
-// yields.
-func (c *Client) AllPolicies(ctx context.Context, q PolicyQuery) iter.Seq2[Policy, error] {
-	return pages[Policy](ctx, c, q.Cursor, q.of("/v1/policies"))
-}
-
-// PolicyVersions reads a page of a policy's versions, newest first.
-func (c *Client) PolicyVersions(ctx context.Context, policyID string, q PolicyQuery) (*PolicyVersionPage, error) {
-	return fetch[PolicyVersionPage](ctx, c, q.of(versionsPath(policyID))(q.Cursor))
-}
-
-// AllPolicyVersions reads a policy's versions page by page. An error is the last
-// that it yields.
-func (c *Client) AllPolicyVersions(ctx context.Context, policyID string, q PolicyQuery) iter.Seq2[PolicyVersion, error] {
-	return pages[PolicyVersion](ctx, c, q.Cursor, q.of(versionsPath(policyID)))
-}
-
-func versionsPath(policyID string) string {
-	return "/v1/policies/" + url.PathEscape(policyID) + "/versions"
+// AllPolicyVersions reads a policy's versions, newest first. An error is the last that it yields.
+func (c *Client) AllPolicyVersions(ctx context.Context, policyID string) iter.Seq2[PolicyVersion, error] {
+	return pages[PolicyVersion](ctx, c, wholePages(policyPath(policyID)+"/versions", struct{}{}))
 }

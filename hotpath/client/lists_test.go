@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -22,13 +23,7 @@ func lists(t *testing.T, c *client.Client) {
 	query := client.CheckQuery{
 		AgentID: "l", PolicyID: "p:1", Decision: client.Allow, From: "2020-01-01", To: "2999-01-01", Before: "2999-01-01", Limit: 1,
 	}
-	var got []client.CheckRecord
-	for r, err := range c.AllChecks(t.Context(), query) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, r)
-	}
+	got := must.Get(list(c.AllChecks(t.Context(), query)))(t)
 	if len(got) != 2 || got[0].CheckID != bare.CheckID || got[1].CheckID != made.CheckID || got[1].Allowed() || got[0].Action.Metadata != nil {
 		t.Fatalf("%+v", got)
 	}
@@ -39,9 +34,9 @@ func lists(t *testing.T, c *client.Client) {
 	}
 	must.Get(c.ReportOutcome(t.Context(), made.CheckID, client.OutcomeReport{Status: "failed", Note: "n"}))(t)
 	query.Outcome = "failed"
-	if page, err := c.Checks(t.Context(), query); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID ||
-		page.Data[0].Outcome == nil || page.Data[0].Outcome.Note != "n" {
-		t.Error(page, err)
+	if all, err := list(c.AllChecks(t.Context(), query)); err != nil || len(all) != 1 || all[0].CheckID != made.CheckID ||
+		all[0].Outcome == nil || all[0].Outcome.Note != "n" {
+		t.Error(all, err)
 	}
 	for _, q := range []client.CheckQuery{
 		{Counterparty: "c", AgentID: "l"},
@@ -49,36 +44,30 @@ func lists(t *testing.T, c *client.Client) {
 		{IdempotencyKey: "listed"},
 		{ActionType: client.Credit, IdempotencyKey: "listed"},
 	} {
-		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 1 || page.Data[0].CheckID != made.CheckID {
-			t.Errorf("%+v: %+v, %v", q, page, err)
+		if all, err := list(c.AllChecks(t.Context(), q)); err != nil || len(all) != 1 || all[0].CheckID != made.CheckID {
+			t.Errorf("%+v: %+v, %v", q, all, err)
 		}
 	}
 	for _, q := range []client.CheckQuery{
 		{ReasonCode: "duplicate_action_detected", AgentID: "l"}, {ApprovalID: "apr_00000000000000000000000000000000"},
 	} {
-		if page, err := c.Checks(t.Context(), q); err != nil || len(page.Data) != 0 {
-			t.Errorf("%+v: %+v, %v", q, page, err)
+		if all, err := list(c.AllChecks(t.Context(), q)); err != nil || len(all) != 0 {
+			t.Errorf("%+v: %+v, %v", q, all, err)
 		}
 	}
 	query.From = "yesterday"
-	if _, err := c.Checks(t.Context(), query); code(err) != client.CodeValidation {
+	if _, err := list(c.AllChecks(t.Context(), query)); code(err) != client.CodeValidation {
 		t.Error(err)
 	}
 
 	var versions, latest []string
-	for p, err := range c.AllPolicyVersions(t.Context(), "p:1", client.PolicyQuery{Limit: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range must.Get(list(c.AllPolicyVersions(t.Context(), "p:1")))(t) {
 		versions = append(versions, fmt.Sprint(p.PolicyID, " ", p.Version, " ", string(p.Metadata), " ", p.Note))
 		if p.Author == nil || !strings.HasPrefix(p.Author.KeyID, "key_") || p.Author.Principal != p.Author.KeyID {
 			t.Errorf("author %+v", p.Author)
 		}
 	}
-	for p, err := range c.AllPolicies(t.Context(), client.PolicyQuery{Limit: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range must.Get(list(c.AllPolicies(t.Context())))(t) {
 		if p.PolicyID == "p:1" {
 			latest = append(latest, fmt.Sprint(p.Version))
 		}
@@ -86,12 +75,19 @@ func lists(t *testing.T, c *client.Client) {
 	if fmt.Sprint(versions) != `[p:1 2 {"k":1.50} why p:1 1 {"k":1.50} ]` || fmt.Sprint(latest) != "[2]" {
 		t.Error(versions, latest)
 	}
-	if page, err := c.Policies(t.Context(), client.PolicyQuery{}); err != nil || page.Pagination.TotalCount < 2 {
-		t.Error(page, err)
-	}
-	if _, err := c.PolicyVersions(t.Context(), "none", client.PolicyQuery{}); code(err) != client.CodePolicyNotFound {
+	if _, err := list(c.AllPolicyVersions(t.Context(), "none")); code(err) != client.CodePolicyNotFound {
 		t.Error(err)
 	}
+}
+
+func list[T any](all iter.Seq2[T, error]) (found []T, err error) {
+	for element, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, element)
+	}
+	return found, nil
 }
 
 // events reads what the other parts of TestRealNode caused, from a cursor on.

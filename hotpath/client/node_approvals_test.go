@@ -111,8 +111,8 @@ func listed(t *testing.T, c, person *client.Client, a client.Action, used *clien
 	if waiting != 2 {
 		t.Errorf("%d wait", waiting)
 	}
-	if page, err := c.Approvals(t.Context(), client.ApprovalQuery{Status: client.ApprovalDenied}); err != nil || len(page.Data) != 0 {
-		t.Error(page, err)
+	if all, err := list(c.AllApprovals(t.Context(), client.ApprovalQuery{Status: client.ApprovalDenied})); err != nil || len(all) != 0 {
+		t.Error(all, err)
 	}
 
 	small := a
@@ -134,7 +134,7 @@ func listed(t *testing.T, c, person *client.Client, a client.Action, used *clien
 	if fmt.Sprint(counters) != fmt.Sprint(want) {
 		t.Error(counters)
 	}
-	if _, err := c.Budgets(t.Context(), client.BudgetQuery{}); code(err) != client.CodeValidation {
+	if _, err := list(c.AllBudgets(t.Context(), client.BudgetQuery{})); code(err) != client.CodeValidation {
 		t.Error(err)
 	}
 }

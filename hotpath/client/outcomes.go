@@ -85,7 +85,7 @@ func (c *Client) ReportOutcome(ctx context.Context, checkID string, report Outco
 
 // GetOutcome reads the last report about a check.
 func (c *Client) GetOutcome(ctx context.Context, checkID string) (*Outcome, error) {
-	return fetch[Outcome](ctx, c, get(outcomePath(checkID), nil))
+	return fetch[Outcome](ctx, c, get(outcomePath(checkID)))
 }
 
 func outcomePath(checkID string) string { return checkPath(checkID) + "/outcome" }

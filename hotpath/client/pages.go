@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"strconv"
+	"maps"
 
 	"spendgate/hotpath/wire"
 )
@@ -65,11 +65,12 @@ func acceptAll[T any](data []T, body []byte) error {
 	return nil
 }
 
-// pages yields the elements of all pages from a cursor on.
-func pages[T any](ctx context.Context, c *Client, cursor string, request func(cursor string) request) iter.Seq2[T, error] {
+// pages yields the elements of all pages of a list. An error is the last that it yields.
+func pages[T any](ctx context.Context, c *Client, r request) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for at := cursor; ; {
-			page, err := fetch[Page[T]](ctx, c, request(at))
+		r.query = maps.Clone(r.query) // of each reading
+		for at := ""; ; {
+			page, err := fetch[Page[T]](ctx, c, r)
 			if err == nil && page.Pagination.HasMore && (page.Pagination.NextCursor == "" || page.Pagination.NextCursor == at) {
 				err = misunderstood("there are more pages and no way to them")
 			}
@@ -87,13 +88,19 @@ func pages[T any](ctx context.Context, c *Client, cursor string, request func(cu
 				return
 			}
 			at = page.Pagination.NextCursor
+			r.query.Set("cursor", at)
 		}
 	}
 }
 
-func optionalInt(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
+func asAdmin(r request) request {
+	r.admin = true
+	return r
+}
+
+// wholePages is find of a list that is read to its end.
+func wholePages(path string, query any) request {
+	r := find(path, query)
+	r.query.Set("limit", "100")
+	return r
 }

@@ -98,8 +98,14 @@ func (c *Client) createPolicy(ctx context.Context, body []byte, replaces *int) (
 
 // Policy reads a version of a policy, the latest when version is 0.
 func (c *Client) Policy(ctx context.Context, policyID string, version int) (*Policy, error) {
-	return fetch[Policy](ctx, c, get("/v1/policies/"+url.PathEscape(policyID), map[string]string{"version": optionalInt(version)}))
+	r := get(policyPath(policyID))
+	if version != 0 {
+		r.query.Set("version", strconv.Itoa(version))
+	}
+	return fetch[Policy](ctx, c, r)
 }
+
+func policyPath(policyID string) string { return "/v1/policies/" + url.PathEscape(policyID) }
 
 func (p *Policy) accept(from reply) error {
 	if p.PolicyID == "" || p.Version < 1 {

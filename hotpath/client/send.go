@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ const (
 // request is a request that may be sent several times.
 type request struct {
 	method, path string
+	query        url.Values
 	content      any    // encoded as the body; nil for no body
 	body         []byte // JSON, instead of content
 	status       int    // of a success; 0 is 200
@@ -143,7 +145,11 @@ func (c *Client) once(ctx context.Context, r request) attempt {
 	if r.body != nil {
 		content = bytes.NewReader(r.body)
 	}
-	sent, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, content)
+	address := c.base + r.path
+	if len(r.query) > 0 {
+		address += "?" + r.query.Encode()
+	}
+	sent, err := http.NewRequestWithContext(ctx, r.method, address, content)
 	if err != nil {
 		return attempt{err: fmt.Errorf("cannot make a request: %w", err)}
 	}
@@ -184,18 +190,21 @@ func neverSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// get returns a request for a path, with those parameters that are not empty.
-func get(path string, parameters map[string]string) request {
-	values := make(url.Values)
-	for name, value := range parameters {
-		if value != "" {
-			values.Set(name, value)
+// get returns a request for a path.
+func get(path string) request {
+	return request{method: http.MethodGet, path: path, query: make(url.Values), repeatable: true}
+}
+
+// find is get with the parameters of a query: its fields that are not empty, under the names of their tags.
+func find(path string, query any) request {
+	r := get(path)
+	v := reflect.ValueOf(query)
+	for i := range v.NumField() {
+		if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); name != "-" && !v.Field(i).IsZero() {
+			r.query.Set(name, fmt.Sprint(v.Field(i)))
 		}
 	}
-	if len(values) > 0 {
-		path += "?" + values.Encode()
-	}
-	return request{method: http.MethodGet, path: path, repeatable: true}
+	return r
 }
 
 // answer is a type that an answer is decoded into.

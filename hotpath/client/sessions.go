@@ -18,11 +18,7 @@ type Session struct {
 // AllSessions reads the sessions in force, newest first. It needs the admin key. An error
 // is the last that it yields.
 func (c *Client) AllSessions(ctx context.Context) iter.Seq2[Session, error] {
-	return pages[Session](ctx, c, "", func(cursor string) request {
-		r := get("/v1/sessions", map[string]string{"limit": "100", "cursor": cursor})
-		r.admin = true
-		return r
-	})
+	return pages[Session](ctx, c, asAdmin(wholePages("/v1/sessions", struct{}{})))
 }
 
 // EndSession ends a session on every node. It needs the admin key. The request is not repeated when it

@@ -27,7 +27,5 @@ func (s *Stats) accept(from reply) error {
 
 // Stats reads how many checks there were, by decision and over time.
 func (c *Client) Stats(ctx context.Context, q StatsQuery) (*Stats, error) {
-	return fetch[Stats](ctx, c, get("/v1/stats", map[string]string{
-		"from": q.From, "to": q.To, "step": q.Step, "policy_id": q.PolicyID, "agent_id": q.AgentID,
-	}))
+	return fetch[Stats](ctx, c, find("/v1/stats", q))
 }

@@ -30,8 +30,5 @@ func (s *Sums) accept(from reply) error {
 // Sums adds up the amounts of checks by currency and decision. If Since is set, these are the newest 100,000
 // that were made in the range, or those that are not archived.
 func (c *Client) Sums(ctx context.Context, q SumsQuery) (*Sums, error) {
-	return fetch[Sums](ctx, c, get("/v1/sums", map[string]string{
-		"agent_id": q.AgentID, "policy_id": q.PolicyID, "counterparty": q.Counterparty, "principal": q.Principal, "rule_id": q.RuleID,
-		"from": q.From, "to": q.To,
-	}))
+	return fetch[Sums](ctx, c, find("/v1/sums", q))
 }

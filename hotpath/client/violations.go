@@ -31,20 +31,13 @@ type ViolationQuery struct {
 // ViolationPage is one page, newest first.
 type ViolationPage = Page[Violation]
 
-func (q ViolationQuery) request(cursor string) request {
-	return get("/v1/violations", map[string]string{
-		"agent_id": q.AgentID, "policy_id": q.PolicyID, "action_type": string(q.ActionType), "decision": q.Decision.String(),
-		"amount_from": q.AmountFrom, "amount_to": q.AmountTo, "from": q.From, "to": q.To, "limit": optionalInt(q.Limit), "cursor": cursor,
-	})
-}
-
 // Violations reads a page.
 func (c *Client) Violations(ctx context.Context, q ViolationQuery) (*ViolationPage, error) {
-	return fetch[ViolationPage](ctx, c, q.request(q.Cursor))
+	return fetch[ViolationPage](ctx, c, find("/v1/violations", q))
 }
 
 // AllViolations reads the violations of a query page by page, beginning at its
 // cursor. An error is the last that it yields.
 func (c *Client) AllViolations(ctx context.Context, q ViolationQuery) iter.Seq2[Violation, error] {
-	return pages[Violation](ctx, c, q.Cursor, q.request)
+	return pages[Violation](ctx, c, find("/v1/violations", q))
 }

@@ -16,9 +16,5 @@ type Webhook struct {
 // AllWebhooks reads the webhooks, newest first. It needs the admin key. An error is the
 // last that it yields.
 func (c *Client) AllWebhooks(ctx context.Context) iter.Seq2[Webhook, error] {
-	return pages[Webhook](ctx, c, "", func(string) request {
-		r := get("/v1/webhooks", nil)
-		r.admin = true
-		return r
-	})
+	return pages[Webhook](ctx, c, asAdmin(get("/v1/webhooks")))
 }

@@ -22,7 +22,7 @@ func TestAllocationsOfACheck(t *testing.T) {
 	for name, text := range map[string]string{"with metadata": plainCheck, "bare": bareCheck} {
 		body, a := []byte(text), new(spend.Action)
 		f("decoding "+name, 1, func() {
-			if err := readObject(body, func(r *reader) error { return decodeCheck(r, a) }); err != nil {
+			if err := readObject(body, func(r *reader) { decodeCheck(r, a) }); err != nil {
 				t.Fatal(err)
 			}
 		})

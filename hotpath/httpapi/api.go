@@ -61,16 +61,16 @@ type authorizer interface {
 	CreateBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, faults spend.Faults) error
 	CancelBacktest(ctx context.Context, access hotpath.Access, b *audit.Backtest, forced bool) (*audit.Backtest, error)
 	Freeze(ctx context.Context, access hotpath.Access, by audit.Actor, asked hotpath.FreezeAsked) (
-		shown hotpath.FreezeView, replayed bool, err error)
-	FreezeOf(ctx context.Context, access hotpath.Access, id spend.ID) (hotpath.FreezeView, error)
+		shown *hotpath.FreezeView, replayed bool, err error)
+	FreezeOf(ctx context.Context, access hotpath.Access, id spend.ID) (*hotpath.FreezeView, error)
 	ListFreezes(ctx context.Context, access hotpath.Access, q audit.FreezeQuery) (page []hotpath.FreezeView, more bool, err error)
-	Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (hotpath.GrantView, bool, error)
-	ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error)
-	RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error)
-	GrantOf(context.Context, hotpath.Access, spend.ID) (hotpath.GrantView, error)
+	Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (*hotpath.GrantView, bool, error)
+	ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.GrantView, bool, error)
+	RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.GrantView, bool, error)
+	GrantOf(context.Context, hotpath.Access, spend.ID) (*hotpath.GrantView, error)
 	ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (hotpath.GrantPage, error)
 	ReleaseFreeze(ctx context.Context, access hotpath.Access, by audit.Actor, id spend.ID, note string) (
-		shown hotpath.FreezeView, replayed bool, err error)
+		shown *hotpath.FreezeView, replayed bool, err error)
 	CreateKey(ctx context.Context, by audit.Actor, n hotpath.NewKey) (raw string, k *audit.Key, err error)
 	UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, hotpath.Stopped, error)
 	CreateWebhook(ctx context.Context, by audit.Actor, change audit.WebhookChange) (*audit.Webhook, audit.Secret, error)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -31,18 +30,18 @@ func (a *API) getApprovals(x *exchange) error {
 			return err
 		}
 		return listing[hotpath.Waiting, json.RawMessage]{
-			page: page.Items, form: waitingForm, more: page.More, filters: filters,
+			page: page.Items, more: page.More, filters: filters,
 			record: func(w *hotpath.Waiting) json.RawMessage {
 				switch {
 				case w.Draft != nil:
 					shown := waitingDraftOf(w.Draft)
-					return waitingDraftForm.Append(nil, &shown, x.textAmounts)
+					return wire.Append(nil, &shown, x.textAmounts)
 				case w.Grant != nil:
 					shown := grantOf(w.Grant)
-					return grantForm.Append(nil, &shown, x.textAmounts)
+					return wire.Append(nil, &shown, x.textAmounts)
 				}
 				shown := approvalOf(w.Approval, nil, now)
-				return approvalForm.Append(nil, &shown, x.textAmounts)
+				return wire.Append(nil, &shown, x.textAmounts)
 			},
 			position: func(*hotpath.Waiting) string { return waitingPosition(page.Next) },
 		}.answer(x)
@@ -52,12 +51,10 @@ func (a *API) getApprovals(x *exchange) error {
 		return err
 	}
 	return listing[*audit.Approval, wire.Approval]{
-		page: page, form: approvalForm, record: func(a **audit.Approval) wire.Approval { return approvalOf(*a, nil, now) },
+		page: page, record: func(a **audit.Approval) wire.Approval { return approvalOf(*a, nil, now) },
 		position: func(a **audit.Approval) string { return string((*a).Check.ID[:]) }, more: more, filters: filters,
 	}.answer(x)
 }
-
-var waitingForm = wire.NewForm[json.RawMessage]()
 
 // waitingPosition writes a place for a cursor: of an approval or a grant its end and its ID, of a draft its policy.
 func waitingPosition(at hotpath.WaitingPlace) string {
@@ -87,10 +84,7 @@ func readWaitingPosition(text string) (at hotpath.WaitingPlace, ok bool) {
 
 // getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as Prefer: wait asks.
 func (a *API) getApproval(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
-	id, err := x.pathID("approval_id", spend.PrefixApproval, hotpath.ErrApprovalNotFound)
+	id, err := x.pathID("approval_id")
 	if err != nil {
 		return err
 	}
@@ -115,7 +109,7 @@ func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
 	if approval.Status == audit.ApprovalPending {
 		x.ctx.Response.Header.Set("Retry-After", strconv.Itoa(askAgainIn(approval, now)))
 	}
-	return respond(x, 200, approvalForm, approvalOf(approval, left, now))
+	return respond(x, 200, approvalOf(approval, left, now))
 }
 
 // askAgainIn is in how many seconds to ask again for one that is pending.
@@ -126,19 +120,14 @@ func askAgainIn(approval *audit.Approval, now time.Time) int {
 	return 30
 }
 
-// postApprove answers POST /v1/approvals/{approval_id}/approve.
-func (a *API) postApprove(x *exchange) error { return a.decide(x, true) }
-
-// postDeny answers POST /v1/approvals/{approval_id}/deny.
-func (a *API) postDeny(x *exchange) error { return a.decide(x, false) }
-
+// decide answers POST /v1/approvals/{approval_id}/approve and deny.
 func (a *API) decide(x *exchange, approves bool) error {
 	d := audit.ApprovalDecisionRequest{Approves: approves}
-	if err := x.decode(func(r *reader) error { return decodeDecision(r, &d) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeDecision(r, &d) }); err != nil {
 		return err
 	}
 	var err error
-	if d.ApprovalID, err = x.pathID("approval_id", spend.PrefixApproval, hotpath.ErrApprovalNotFound); err != nil {
+	if d.ApprovalID, err = x.pathID("approval_id"); err != nil {
 		return err
 	}
 	approval, replayed, err := a.authorizer.DecideApproval(x.context(), x.access, a.actor(x), d)
@@ -149,21 +138,17 @@ func (a *API) decide(x *exchange, approves bool) error {
 	return a.answerApproval(x, approval)
 }
 
-// decodeDecision reads the body of a decision. A text that is no hash becomes the zero
-// hash, which no action has.
-func decodeDecision(r *reader, d *audit.ApprovalDecisionRequest) error {
+// decodeDecision reads the body of a decision.
+func decodeDecision(r *reader, d *audit.ApprovalDecisionRequest) {
 	given := false
 	for r.next() {
 		switch r.name {
 		case "action_hash":
 			text := r.text()
 			given = !spend.Blank(text)
-			if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d.ActionHash) {
-				d.ActionHash = spend.Hash(raw)
-			}
+			d.ActionHash = hashOf(text)
 		case "note":
-			d.Note = r.optionalText()
-			r.checkLength("note", d.Note, spend.MaxNote)
+			d.Note = r.note()
 		default:
 			r.unknown()
 		}
@@ -171,7 +156,6 @@ func decodeDecision(r *reader, d *audit.ApprovalDecisionRequest) error {
 	if !given {
 		r.missing("action_hash", 0)
 	}
-	return r.faults.Err()
 }
 
 // approvalQuery is a query for approvals.

@@ -2,12 +2,10 @@ package httpapi
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
@@ -19,19 +17,18 @@ import (
 // postBacktest answers POST /v1/backtests.
 func (a *API) postBacktest(x *exchange) error {
 	b := new(audit.Backtest)
-	err := x.decode(func(r *reader) error { return decodeBacktest(r, b) })
-	faults, only := errors.AsType[spend.Faults](err)
-	if err != nil && !only {
+	faults, err := x.decodeMore(func(r *reader) { decodeBacktest(r, b) })
+	if err != nil {
 		return err
 	}
 	if err := a.authorizer.CreateBacktest(x.context(), x.access, b, faults); err != nil {
 		return err
 	}
-	return respond(x, fasthttp.StatusAccepted, backtestResultForm, backtestResultOf(b))
+	return respond(x, fasthttp.StatusAccepted, backtestResultOf(b))
 }
 
 // decodeBacktest reads the body of POST /v1/backtests.
-func decodeBacktest(r *reader, b *audit.Backtest) error {
+func decodeBacktest(r *reader, b *audit.Backtest) {
 	var from, to string
 	versioned := false
 	for r.next() {
@@ -39,12 +36,7 @@ func decodeBacktest(r *reader, b *audit.Backtest) error {
 		case "policy_id":
 			b.PolicyID = r.text()
 		case "rules":
-			if r.kind() == jsontext.KindNull {
-				r.skip()
-				continue
-			}
-			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
-			b.Rules = string(rules)
+			b.Rules = r.optionalRules()
 		case "version":
 			b.Version, versioned = r.integer(math.MaxInt32)
 		case "from":
@@ -75,7 +67,7 @@ func decodeBacktest(r *reader, b *audit.Backtest) error {
 	case !versioned && b.Rules == "" && !faulted(r.faults, "version"):
 		r.fault("rules or version", "is required")
 	}
-	return decodePeriod(r, b, from, to)
+	decodePeriod(r, b, from, to)
 }
 
 // The states by which a candidate judges.
@@ -85,7 +77,7 @@ const (
 )
 
 // decodePeriod reads from and to, both of which are required (S22).
-func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
+func decodePeriod(r *reader, b *audit.Backtest, from, to string) {
 	given := make(map[string]string)
 	for _, member := range [...]struct{ name, text string }{{"from", from}, {"to", to}} {
 		if spend.Blank(member.text) {
@@ -95,7 +87,6 @@ func decodePeriod(r *reader, b *audit.Backtest, from, to string) error {
 		}
 	}
 	b.From, b.To = periodRange(given, &r.faults)
-	return r.faults.Err()
 }
 
 // errBacktestNotFound also answers for backtests that the caller may not see.
@@ -108,13 +99,13 @@ func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {
 	if err := x.access.PermitBacktests(); err != nil {
 		return nil, err
 	}
-	id, err := x.pathID("backtest_id", spend.PrefixBacktest, errBacktestNotFound)
+	id, err := x.pathID("backtest_id")
 	if err != nil {
 		return nil, err
 	}
 	b, err := a.store.Backtest(x.readContext(), id)
 	if err != nil {
-		return nil, orAbsent(err, errBacktestNotFound)
+		return nil, err
 	}
 	if !x.access.SeesPolicy(b.PolicyID) {
 		return nil, errBacktestNotFound
@@ -124,29 +115,16 @@ func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {
 
 // getBacktest answers GET /v1/backtests/{backtest_id}.
 func (a *API) getBacktest(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
-	b, err := a.backtestOf(x)
-	if err != nil {
-		return err
-	}
-	return respond(x, 200, backtestResultForm, backtestResultOf(b))
+	return reply(x, 200, backtestResultOf)(a.backtestOf(x))
 }
 
 // postCancel answers POST /v1/backtests/{backtest_id}/cancel. With the admin key the backtest may be anybody's.
 func (a *API) postCancel(x *exchange) error {
-	if err := x.nothingElse(); err != nil {
-		return err
-	}
 	b, err := a.backtestOf(x)
 	if err != nil {
 		return err
 	}
-	if b, err = a.authorizer.CancelBacktest(x.readContext(), x.access, b, a.isAdmin(x)); err != nil {
-		return orAbsent(err, errBacktestNotFound)
-	}
-	return respond(x, 200, backtestResultForm, backtestResultOf(b))
+	return reply(x, 200, backtestResultOf)(a.authorizer.CancelBacktest(x.readContext(), x.access, b, a.isAdmin(x)))
 }
 
 // getBacktests answers GET /v1/backtests.
@@ -176,7 +154,7 @@ func (a *API) getBacktests(x *exchange) error {
 		return err
 	}
 	return listing[audit.Backtest, wire.Backtest]{
-		page: page, form: backtestForm, record: backtestOf, position: func(b *audit.Backtest) string { return string(b.ID[:]) },
+		page: page, record: backtestOf, position: func(b *audit.Backtest) string { return string(b.ID[:]) },
 		more: more, filters: filters,
 	}.answer(x)
 }
@@ -220,15 +198,10 @@ func (a *API) getFlips(x *exchange) error {
 		flips[i].n = behind + i + 1
 	}
 	return listing[listedFlip, json.RawMessage]{
-		page: flips, form: textForm, record: func(f *listedFlip) json.RawMessage { return wire.Text(f.text) },
+		page: flips, record: func(f *listedFlip) json.RawMessage { return wire.Text(f.text) },
 		position: func(f *listedFlip) string { return strconv.Itoa(f.n) }, more: more, filters: filters,
 	}.answer(x)
 }
-
-var (
-	backtestForm       = wire.NewForm[wire.Backtest]()
-	backtestResultForm = wire.NewForm[wire.BacktestResult]()
-)
 
 // backtestResultOf returns a backtest with its rules and its report.
 func backtestResultOf(b *audit.Backtest) wire.BacktestResult {

@@ -12,26 +12,20 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-var grantForm = wire.NewForm[wire.BudgetGrant]()
-
 // maxGrantCount is the most that one grant adds to a number of actions.
 const maxGrantCount = 1_000_000_000
 
 // postGrant answers POST /v1/grants (S91).
 func (a *API) postGrant(x *exchange) error {
 	var asked hotpath.GrantAsked
-	if err := x.decode(func(r *reader) error { return x.decodeGrant(r, &asked) }); err != nil {
+	if err := x.decode(func(r *reader) { x.decodeGrant(r, &asked) }); err != nil {
 		return err
 	}
-	g, replayed, err := a.authorizer.Grant(x.context(), x.access, a.actor(x), asked)
-	if err != nil {
-		return err
-	}
-	return respond(x, x.created(replayed), grantForm, grantOf(&g))
+	return replyOnce(x, 201, grantOf)(a.authorizer.Grant(x.context(), x.access, a.actor(x), asked))
 }
 
 // decodeGrant reads the body of POST /v1/grants, and the header that may replace its idempotency_key (S58).
-func (x *exchange) decodeGrant(r *reader, asked *hotpath.GrantAsked) error {
+func (x *exchange) decodeGrant(r *reader, asked *hotpath.GrantAsked) {
 	for r.next() {
 		switch r.name {
 		case "policy_id":
@@ -75,7 +69,6 @@ func (x *exchange) decodeGrant(r *reader, asked *hotpath.GrantAsked) error {
 	}
 	r.checkLength("idempotency_key", asked.IdempotencyKey, spend.MaxIdempotencyKey)
 	x.takeIdempotencyKey(r, &asked.IdempotencyKey)
-	return r.faults.Err()
 }
 
 // grantPer reads the values of per: of each member a text, a number or a boolean.
@@ -107,18 +100,11 @@ func (r *reader) grantPer() map[string]jsontext.Value {
 
 // getGrant answers GET /v1/grants/{grant_id}.
 func (a *API) getGrant(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
-	id, err := x.pathID("grant_id", spend.PrefixGrant, hotpath.ErrGrantNotFound)
+	id, err := x.pathID("grant_id")
 	if err != nil {
 		return err
 	}
-	g, err := a.authorizer.GrantOf(x.readContext(), x.access, id)
-	if err != nil {
-		return err
-	}
-	return respond(x, 200, grantForm, grantOf(&g))
+	return reply(x, 200, grantOf)(a.authorizer.GrantOf(x.readContext(), x.access, id))
 }
 
 // getGrants answers GET /v1/grants.
@@ -143,7 +129,7 @@ func (a *API) getGrants(x *exchange) error {
 		return err
 	}
 	return listing[hotpath.GrantView, wire.BudgetGrant]{
-		page: page.Grants, form: grantForm, record: grantOf, more: page.More, filters: sum,
+		page: page.Grants, record: grantOf, more: page.More, filters: sum,
 		position: func(*hotpath.GrantView) string { return numberPosition(page.Next) },
 	}.answer(x)
 }
@@ -154,12 +140,7 @@ func (a *API) postApproveGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g, replayed, err := a.authorizer.ApproveGrant(x.context(), x.access, a.actor(x), id, note)
-	if err != nil {
-		return err
-	}
-	x.setReplayed(replayed)
-	return respond(x, 200, grantForm, grantOf(&g))
+	return replyOnce(x, 200, grantOf)(a.authorizer.ApproveGrant(x.context(), x.access, a.actor(x), id, note))
 }
 
 // postRevokeGrant answers POST /v1/grants/{grant_id}/revoke.
@@ -168,25 +149,19 @@ func (a *API) postRevokeGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	g, replayed, err := a.authorizer.RevokeGrant(x.context(), x.access, a.freezer(x), id, note)
-	if err != nil {
-		return err
-	}
-	x.setReplayed(replayed)
-	return respond(x, 200, grantForm, grantOf(&g))
+	return replyOnce(x, 200, grantOf)(a.authorizer.RevokeGrant(x.context(), x.access, a.freezer(x), id, note))
 }
 
 // grantDecision reads the body of a decision about a grant, which may be absent, and its path.
 func (x *exchange) grantDecision() (note string, id spend.ID, err error) {
-	err = x.decodeOptional(func(r *reader) error {
+	err = x.decodeOptional(func(r *reader) {
 		note = r.onlyNote()
 		r.checkLength("note", note, spend.MaxNote)
-		return r.faults.Err()
 	})
 	if err != nil {
 		return "", id, err
 	}
-	id, err = x.pathID("grant_id", spend.PrefixGrant, hotpath.ErrGrantNotFound)
+	id, err = x.pathID("grant_id")
 	return note, id, err
 }
 

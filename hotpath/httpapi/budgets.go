@@ -21,7 +21,7 @@ func (a *API) getBudgets(x *exchange) error {
 	record := func(c *hotpath.BudgetCounter) wire.Budget { return budgetOf(query.PolicyID, c, page.AsOf) }
 	position := func(c *hotpath.BudgetCounter) string { return c.RuleID + "\x00" + c.Subject }
 	return listing[hotpath.BudgetCounter, wire.Budget]{
-		page: page.Counters, form: budgetForm, record: record, position: position, more: page.More, filters: filters,
+		page: page.Counters, record: record, position: position, more: page.More, filters: filters,
 	}.answer(x)
 }
 

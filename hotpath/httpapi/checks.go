@@ -91,7 +91,7 @@ func (x *exchange) setBecame(course *spend.Course) {
 // getCheck answers GET /v1/checks/{check_id}.
 func (a *API) getCheck(x *exchange) error {
 	ctx := x.readContext()
-	check, err := a.readCheck(ctx, x)
+	check, err := a.checkAt(ctx, x)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (a *API) getChecks(x *exchange) error {
 		position = append(position, id[:]...)
 	}
 	return listing[*spend.Check, json.RawMessage]{
-		page: page.Checks, form: textForm, record: record, position: func(**spend.Check) string { return string(position) },
+		page: page.Checks, record: record, position: func(**spend.Check) string { return string(position) },
 		more: page.More, filters: filters,
 	}.answer(x)
 }

@@ -22,7 +22,7 @@ func benchmarkDecode(b *testing.B, body string) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var a spend.Action
-		err := readObject(raw, func(r *reader) error { return decodeCheck(r, &a) })
+		err := readObject(raw, func(r *reader) { decodeCheck(r, &a) })
 		if err != nil || a.Amount.IsZero() {
 			b.Fatal(err, a)
 		}

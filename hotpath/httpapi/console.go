@@ -88,7 +88,7 @@ func (a *API) signInByLink(links *console.Links) func(*exchange) error {
 			return errNotLocal
 		}
 		var code string
-		err := x.decode(func(r *reader) error {
+		err := x.decode(func(r *reader) {
 			for r.next() {
 				if r.name != "code" {
 					r.unknown()
@@ -96,7 +96,6 @@ func (a *API) signInByLink(links *console.Links) func(*exchange) error {
 				}
 				code = r.text()
 			}
-			return r.faults.Err()
 		})
 		if err != nil {
 			return err
@@ -106,7 +105,7 @@ func (a *API) signInByLink(links *console.Links) func(*exchange) error {
 			return err
 		}
 		x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-		return respond(x, 200, linkedKeysForm, wire.LinkedKeys{APIKey: keys.API, AdminKey: keys.Admin})
+		return respond(x, 200, wire.LinkedKeys{APIKey: keys.API, AdminKey: keys.Admin})
 	}
 }
 

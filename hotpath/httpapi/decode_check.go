@@ -3,9 +3,8 @@ package httpapi
 import "spendgate/audit/spend"
 
 // decodeCheck reads the body of a check into an action that owns its bytes.
-func decodeCheck(r *reader, a *spend.Action) error {
+func decodeCheck(r *reader, a *spend.Action) {
 	r.action(a, false, new(payment))
-	return r.faults.Err()
 }
 
 // action reads the members of an action, and of its payment, and judges them. In a simulation the
@@ -56,7 +55,7 @@ func (r *reader) actionMember(a *spend.Action, simulated bool) bool {
 	case "reason_text":
 		a.ReasonText = r.text()
 	case "approval_id":
-		if id := r.approvalID(); !simulated {
+		if id := r.optionalID(spend.PrefixApproval); !simulated {
 			a.ApprovalID = id
 		}
 	case "metadata":
@@ -93,15 +92,15 @@ func (r *reader) actionType() spend.ActionType {
 	return t
 }
 
-// approvalID reads one; blank is absent, and a text that is no ID becomes one that no approval has.
-func (r *reader) approvalID() (id spend.ID) {
+// optionalID reads an identifier; blank is absent, and a text that is none becomes one that nothing has.
+func (r *reader) optionalID(prefix string) (id spend.ID) {
 	s := r.text()
 	if spend.Blank(s) {
 		return id
 	}
-	id, err := spend.ParseID(s, spend.PrefixApproval)
+	id, err := spend.ParseID(s, prefix)
 	if err != nil || id.IsZero() {
-		return spend.ID{len(id) - 1: 1} // no approval has this ID, and zero means none
+		return spend.ID{len(id) - 1: 1} // zero means none
 	}
 	return id
 }

@@ -19,12 +19,12 @@ func TestDecodeGrants(t *testing.T) {
 	b := keyBounds{defaultMaxRateLimit, at}
 	var k hotpath.NewKey
 	var c audit.KeyChange
-	create := func(r *reader) error { k = hotpath.NewKey{}; return decodeNewKey(r, &k, b) }
-	change := func(r *reader) error { c = audit.KeyChange{}; return decodeKeyChange(r, &c, b) }
+	create := func(r *reader) { k = hotpath.NewKey{}; decodeNewKey(r, &k, b) }
+	change := func(r *reader) { c = audit.KeyChange{}; decodeKeyChange(r, &c, b) }
 	// Both refuse the members alike.
 	refused := func(members, want string) {
 		t.Helper()
-		for body, decode := range map[string]func(*reader) error{`{"name":"n",` + members + `}`: create, `{` + members + `}`: change} {
+		for body, decode := range map[string]func(*reader){`{"name":"n",` + members + `}`: create, `{` + members + `}`: change} {
 			got := ""
 			if err := readObject([]byte(body), decode); err != nil {
 				got = err.Error()

@@ -18,30 +18,14 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-// draftPolicy returns the policy of the path, if the caller may see it.
-func (x *exchange) draftPolicy() (string, error) {
-	id := x.pathValue("policy_id")
-	switch {
-	case !spend.ValidPolicyID(id):
-		return "", hotpath.ErrPolicyNotFound
-	case !x.access.SeesPolicy(id):
-		return "", &hotpath.PolicyNotFoundError{PolicyID: id}
-	}
-	return id, nil
-}
-
 // putDraft answers PUT /v1/policies/{policy_id}/draft.
 func (a *API) putDraft(x *exchange) error {
 	p := new(audit.Policy)
-	err := x.decode(func(r *reader) error {
-		_, err := decodePolicy(r, p, draftBody)
-		return err
-	})
-	faults, only := errors.AsType[spend.Faults](err)
-	if err != nil && !only {
+	faults, err := x.decodeMore(func(r *reader) { decodePolicy(r, p, draftBody) })
+	if err != nil {
 		return err
 	}
-	id, err := x.draftPolicy()
+	id, err := x.policyID()
 	if err != nil {
 		return err
 	}
@@ -52,31 +36,21 @@ func (a *API) putDraft(x *exchange) error {
 	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, x.draftMatch(), faults); err != nil {
 		return err
 	}
-	return respond(x, 200, draftForm, draftOf(d))
+	return respond(x, 200, draftOf(d))
 }
 
 // getDraft answers GET /v1/policies/{policy_id}/draft.
 func (a *API) getDraft(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
-	id, err := x.draftPolicy()
+	id, err := x.policyID()
 	if err != nil {
 		return err
 	}
-	r, err := a.authorizer.Review(x.readContext(), id)
-	if err != nil {
-		return err
-	}
-	return respond(x, 200, draftForm, reviewOf(r))
+	return reply(x, 200, reviewOf)(a.authorizer.Review(x.readContext(), id))
 }
 
 // deleteDraft answers DELETE /v1/policies/{policy_id}/draft.
 func (a *API) deleteDraft(x *exchange) error {
-	if err := x.nothingElse(); err != nil {
-		return err
-	}
-	id, err := x.draftPolicy()
+	id, err := x.policyID()
 	if err != nil {
 		return err
 	}
@@ -100,7 +74,7 @@ func (x *exchange) draftMatch() *spend.Hash {
 	if n := len(text); n > 1 && text[0] == '"' && text[n-1] == '"' {
 		text = text[1 : n-1]
 	}
-	return new(draftHash(text))
+	return new(hashOf(text))
 }
 
 const (
@@ -114,12 +88,12 @@ var errIfMatchRequired = &refusal{428, codeIfMatchRequired, "the header If-Match
 // postPromote answers POST /v1/policies/{policy_id}/draft/promote.
 func (a *API) postPromote(x *exchange) error {
 	p := hotpath.Promotion{}
-	err := x.decodeOptional(func(r *reader) error { return decodePromotion(r, &p) })
+	err := x.decodeOptional(func(r *reader) { decodePromotion(r, &p) })
 	faults, only := errors.AsType[spend.Faults](err)
 	if err != nil && !only {
 		return err
 	}
-	if p.PolicyID, err = x.draftPolicy(); err != nil {
+	if p.PolicyID, err = x.policyID(); err != nil {
 		return err
 	}
 	sent := x.ctx.Request.Header.PeekAll(headerIfMatch)
@@ -133,11 +107,7 @@ func (a *API) postPromote(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	made, err := a.authorizer.PromoteDraft(x.context(), x.access, a.forcer(x), p)
-	if err != nil {
-		return err
-	}
-	return respond(x, 201, policyForm, policyOf(made))
+	return reply(x, 201, policyOf)(a.authorizer.PromoteDraft(x.context(), x.access, a.forcer(x), p))
 }
 
 // ifMatch reads the header's one version: any number, also one that no version has.
@@ -160,34 +130,29 @@ func ifMatch(sent [][]byte) (version int, ok bool) {
 }
 
 // decodePromotion reads the body of POST /v1/policies/{policy_id}/draft/promote.
-func decodePromotion(r *reader, p *hotpath.Promotion) error {
+func decodePromotion(r *reader, p *hotpath.Promotion) {
 	for r.next() {
 		switch r.name {
 		case "draft_hash":
 			if text := r.optionalText(); !spend.Blank(text) {
-				p.Hash = new(draftHash(text))
+				p.Hash = new(hashOf(text))
 			}
 		case "drop_budgets":
 			p.Drop = r.dropBudgets()
 		case "note":
-			p.Note = r.optionalText()
-			r.checkLength("note", p.Note, spend.MaxNote)
+			p.Note = r.note()
 		default:
 			r.unknown()
 		}
 	}
-	return r.faults.Err()
 }
 
 // getDraftReport answers GET /v1/policies/{policy_id}/draft/report.
 func (a *API) getDraftReport(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
 	if err := x.access.PermitDraftReport(); err != nil {
 		return err
 	}
-	id, err := x.draftPolicy()
+	id, err := x.policyID()
 	if err != nil {
 		return err
 	}
@@ -204,13 +169,8 @@ func (a *API) getDraftReport(x *exchange) error {
 	if r.Backtest.Report == "" {
 		status = fasthttp.StatusAccepted
 	}
-	return respond(x, status, draftReportForm, draftReportOf(r))
+	return respond(x, status, draftReportOf(r))
 }
-
-var (
-	draftForm       = wire.NewForm[wire.Draft]()
-	draftReportForm = wire.NewForm[wire.DraftReport]()
-)
 
 func draftOf(d *audit.Draft) wire.Draft {
 	return wire.Draft{

@@ -45,14 +45,6 @@ func AppendCheckResult(dst []byte, c *spend.Check) []byte {
 	return append(dst, '}')
 }
 
-var (
-	checkRecordForm = wire.NewForm[wire.CheckRecord]()
-	outcomeForm     = wire.NewForm[wire.Outcome]()
-	redemptionForm  = wire.NewForm[wire.Redemption]()
-	courseForm      = wire.NewForm[wire.RecordedRedemption]()
-	simulationForm  = wire.NewForm[wire.Simulation]()
-)
-
 // appendCheckRecord writes a check's result and action, and what became of the check, if anything is
 // recorded about that.
 func appendCheckRecord(dst []byte, c *spend.Check, became spend.Course, textAmounts bool) []byte {
@@ -69,7 +61,7 @@ func appendCheckRecord(dst []byte, c *spend.Check, became spend.Course, textAmou
 	if became.Redeemed != nil {
 		record.Redemption = new(courseOf(became))
 	}
-	dst = checkRecordForm.Append(dst[:end], &record, textAmounts)
+	dst = wire.Append(dst[:end], &record, textAmounts)
 	dst[end] = ','
 	return dst
 }
@@ -93,7 +85,7 @@ func actionOf(c *spend.Check) wire.RecordedAction {
 
 // AppendOutcome writes an outcome.
 func AppendOutcome(dst []byte, outcome *spend.Outcome) []byte {
-	return outcomeForm.Append(dst, outcomeOf(outcome), false)
+	return wire.Append(dst, outcomeOf(outcome), false)
 }
 
 func outcomeOf(o *spend.Outcome) *wire.Outcome {
@@ -177,7 +169,7 @@ func appendError(dst []byte, e *errorBody) []byte {
 	dst = append(spend.AppendTime(dst, e.at), '"')
 	if e.latest != nil {
 		dst = append(dst, `,"latest":`...)
-		dst = outcomeForm.Append(dst, outcomeOf(e.latest), e.textAmounts)
+		dst = wire.Append(dst, outcomeOf(e.latest), e.textAmounts)
 	}
 	if e.nextAfter > 0 {
 		dst = strconv.AppendInt(append(dst, `,"next_after":`...), e.nextAfter, 10)

@@ -12,8 +12,6 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-var approvalForm = wire.NewForm[wire.Approval]()
-
 // approvalOf returns an approval (S43). left is what its budgets have left; nil leaves it out, in
 // listings.
 func approvalOf(a *audit.Approval, left []hotpath.BudgetLeft, now time.Time) wire.Approval {

@@ -11,27 +11,11 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-var (
-	eventForm         = wire.NewForm[wire.Event]()
-	eventPageForm     = wire.NewForm[wire.EventPage]()
-	approvalEventForm = wire.NewForm[wire.ApprovalEvent]()
-	redeemedForm      = wire.NewForm[wire.RedemptionEvent]()
-	doubtForm         = wire.NewForm[wire.DoubtEvent]()
-	outcomeEventForm  = wire.NewForm[wire.OutcomeEvent]()
-	exhaustionForm    = wire.NewForm[wire.ExhaustionEvent]()
-	newVersionForm    = wire.NewForm[wire.VersionEvent]()
-	draftEventForm    = wire.NewForm[wire.DraftEvent]()
-	keyEventForm      = wire.NewForm[wire.KeyEvent]()
-	freezeEventForm   = wire.NewForm[wire.FreezeEvent]()
-	grantEventForm    = wire.NewForm[wire.GrantEvent]()
-	scopeForm         = wire.NewForm[wire.EventScope]()
-)
-
 // EventEncoder returns what writes an event (S51), with links to the console at that address; empty for none.
 func EventEncoder(console string) func(dst []byte, e *audit.Event) []byte {
 	return func(dst []byte, e *audit.Event) []byte {
 		shown := eventOf(e, false, console)
-		return eventForm.Append(dst, &shown, false)
+		return wire.Append(dst, &shown, false)
 	}
 }
 
@@ -73,21 +57,21 @@ func eventData(e *audit.Event, textAmounts bool) json.RawMessage {
 	switch {
 	case e.Violation != nil:
 		shown := violationOf(e.Violation)
-		return violationForm.Append(nil, &shown, textAmounts)
+		return wire.Append(nil, &shown, textAmounts)
 	case e.Approval != nil:
-		return approvalEventForm.Append(nil, approvalEvent(e, scope), textAmounts)
+		return wire.Append(nil, approvalEvent(e, scope), textAmounts)
 	case (e.Type == audit.EventCheckRedeemed || e.Type == audit.EventCheckTakenOver) && e.Outcome != nil:
-		return redeemedForm.Append(nil, &wire.RedemptionEvent{Redeemed: redeemedOf(e.Outcome), EventScope: scope}, textAmounts)
+		return wire.Append(nil, &wire.RedemptionEvent{Redeemed: redeemedOf(e.Outcome), EventScope: scope}, textAmounts)
 	case e.Type == audit.EventCheckInDoubt && e.Outcome != nil:
-		return doubtForm.Append(nil, doubtOf(e.Outcome, scope), textAmounts)
+		return wire.Append(nil, doubtOf(e.Outcome, scope), textAmounts)
 	case e.Outcome != nil:
-		return outcomeEventForm.Append(nil, &wire.OutcomeEvent{Outcome: *outcomeOf(e.Outcome), EventScope: scope}, textAmounts)
+		return wire.Append(nil, &wire.OutcomeEvent{Outcome: *outcomeOf(e.Outcome), EventScope: scope}, textAmounts)
 	case e.Exhaustion != nil:
-		return exhaustionForm.Append(nil, exhaustionOf(e.Exhaustion), textAmounts)
+		return wire.Append(nil, exhaustionOf(e.Exhaustion), textAmounts)
 	case e.Change != nil:
 		return changeData(e.Change)
 	default:
-		return scopeForm.Append(nil, &scope, textAmounts)
+		return wire.Append(nil, &scope, textAmounts)
 	}
 }
 
@@ -147,10 +131,10 @@ func changeData(c *audit.Change) json.RawMessage {
 	by := wire.ChangedBy{Kind: c.By.Kind(), KeyID: c.By.KeyID, Principal: c.By.Principal, Credential: c.By.Credential}
 	switch c.Kind {
 	case audit.PolicyCreated, audit.PolicyForced:
-		return newVersionForm.Append(nil, &wire.VersionEvent{PolicyID: c.Subject, Version: c.Version, By: by}, false)
+		return wire.Append(nil, &wire.VersionEvent{PolicyID: c.Subject, Version: c.Version, By: by}, false)
 	case audit.DraftPut, audit.DraftApproved, audit.DraftRejected:
 		d, _ := audit.DraftDecisionOf(c) // a record that cannot be read has no note
-		return draftEventForm.Append(nil, &wire.DraftEvent{
+		return wire.Append(nil, &wire.DraftEvent{
 			PolicyID: c.Subject, DraftHash: hex.EncodeToString(c.Hash[:]), PolicyVersion: c.Version, Note: d.Note, By: by,
 		}, false)
 	case audit.FreezeCreated, audit.FreezeReleaseApproved, audit.FreezeIsReleased, audit.FreezeForced, audit.FreezeEnded:
@@ -159,11 +143,11 @@ func changeData(c *audit.Change) json.RawMessage {
 		if !f.Until.IsZero() {
 			shown.Until = &wire.Timestamp{Time: f.Until}
 		}
-		return freezeEventForm.Append(nil, shown, false)
+		return wire.Append(nil, shown, false)
 	case audit.GrantCreated, audit.GrantApproved, audit.GrantRevoked:
-		return grantEventForm.Append(nil, grantEventOf(c, by), false)
+		return wire.Append(nil, grantEventOf(c, by), false)
 	default:
-		return keyEventForm.Append(nil, &wire.KeyEvent{
+		return wire.Append(nil, &wire.KeyEvent{
 			KeyID: c.Subject, Created: c.Kind == audit.KeyCreated, Key: wire.Text(c.Details), By: by,
 		}, false)
 	}

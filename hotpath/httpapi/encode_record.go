@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,28 +9,6 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 	"spendgate/hotpath/wire"
-)
-
-var (
-	policyForm    = wire.NewForm[wire.Policy]()
-	versionForm   = wire.NewForm[wire.PolicyVersion]()
-	violationForm = wire.NewForm[wire.Violation]()
-	newKeyForm    = wire.NewForm[wire.NewKey]()
-	keyForm       = wire.NewForm[wire.Key]()
-	sessionForm   = wire.NewForm[wire.Session]()
-	budgetForm    = wire.NewForm[wire.Budget]()
-	webhookForm   = wire.NewForm[wire.Webhook]()
-	deliveryForm  = wire.NewForm[wire.Delivery]()
-	retriedForm   = wire.NewForm[wire.Retried]()
-	healthForm    = wire.NewForm[wire.Health]()
-	readinessForm = wire.NewForm[wire.Readiness]()
-
-	consoleSessionForm = wire.NewForm[wire.ConsoleSession]()
-	takenOverForm      = wire.NewForm[wire.TakenOver]()
-	textForm           = wire.NewForm[json.RawMessage]()
-	linkedKeysForm     = wire.NewForm[wire.LinkedKeys]()
-	positionForm       = wire.NewForm[wire.Position]()
-	paginationForm     = wire.NewForm[wire.Pagination]()
 )
 
 // known returns nil for a value that is not known.
@@ -164,6 +141,9 @@ func webhookOf(w *audit.Webhook, secret audit.Secret) wire.Webhook {
 		CreatedAt: wire.Timestamp{Time: w.CreatedAt},
 	}
 }
+
+// shownWebhook is webhookOf one whose secret was shown before.
+func shownWebhook(w *audit.Webhook) wire.Webhook { return webhookOf(w, "") }
 
 // deliveryOf returns an attempt.
 func deliveryOf(d *audit.Delivery) wire.Delivery {

@@ -73,7 +73,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 	var shown wire.Violation
 	f("a violation", func() {
 		shown = violationOf(v)
-		dst = violationForm.Append(dst[:0], &shown, true)
+		dst = wire.Append(dst[:0], &shown, true)
 	})
 	f("appendError", func() { dst = appendError(dst[:0], &errorBody{refusal: unavailable, requestID: "req_0123456789ab"}) })
 }

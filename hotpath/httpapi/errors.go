@@ -210,6 +210,35 @@ type bodyError struct{ reason string }
 
 func (e *bodyError) Error() string { return e.reason }
 
+// worded are the answers to errors whose message is theirs. The first that matches decides.
+var worded = [...]func(error) *refusal{
+	says[spend.Faults](422, codeValidation),
+	says[*hotpath.KeyReusedError](422, codeValidation),
+	says[*hotpath.AlreadyReportedError](409, "outcome_already_reported"),
+	says[*hotpath.FrozenError](409, "frozen"),
+	says[*hotpath.AlreadyRedeemedError](409, "check_already_redeemed"),
+	says[*hotpath.CheckReleasedError](409, "check_released"),
+	says[*hotpath.CheckExpiredError](409, "check_expired"),
+	says[*hotpath.PaymentTakenError](409, "payment_taken"),
+	says[*hotpath.PaymentDiffersError](409, "payment_differs"),
+	says[*hotpath.ActionMismatchError](409, "action_mismatch"),
+	says[*audit.EventsRemovedError](410, "events_removed"),
+	says[*hotpath.ForbiddenError](403, codeForbidden),
+	says[*hotpath.BudgetsInUseError](409, "budget_in_use"),
+	says[*hotpath.ChangeNeedsApprovalError](409, codeChangeNeedsApproval),
+	says[*bodyError](400, codeBadRequest),
+}
+
+// says returns the answer to errors of a type; nil for others.
+func says[E error](status int, code string) func(error) *refusal {
+	return func(err error) *refusal {
+		if said, ok := errors.AsType[E](err); ok {
+			return &refusal{status, code, said.Error()}
+		}
+		return nil
+	}
+}
+
 // refusalOf returns an error's response. For an unforeseen error it is a 500 without details.
 func refusalOf(err error) *refusal {
 	if own, ok := errors.AsType[*refusal](err); ok {
@@ -223,32 +252,10 @@ func refusalOf(err error) *refusal {
 			return refusals[i].answer
 		}
 	}
-	if faults, ok := errors.AsType[spend.Faults](err); ok {
-		return &refusal{422, codeValidation, faults.Error()}
-	}
-	if reused, ok := errors.AsType[*hotpath.KeyReusedError](err); ok {
-		return &refusal{422, codeValidation, reused.Error()}
-	}
-	if reported, ok := errors.AsType[*hotpath.AlreadyReportedError](err); ok {
-		return &refusal{409, "outcome_already_reported", reported.Error()}
-	}
-	if frozen, ok := errors.AsType[*hotpath.FrozenError](err); ok {
-		return &refusal{409, "frozen", frozen.Error()}
-	}
-	if refused := refusalOfRedemption(err); refused != nil {
-		return refused
-	}
-	if removed, ok := errors.AsType[*audit.EventsRemovedError](err); ok {
-		return &refusal{410, "events_removed", removed.Error()}
-	}
-	if forbidden, ok := errors.AsType[*hotpath.ForbiddenError](err); ok {
-		return &refusal{403, codeForbidden, forbidden.Error()}
-	}
-	if inUse, ok := errors.AsType[*hotpath.BudgetsInUseError](err); ok {
-		return &refusal{409, "budget_in_use", inUse.Error()}
-	}
-	if asks, ok := errors.AsType[*hotpath.ChangeNeedsApprovalError](err); ok {
-		return &refusal{409, codeChangeNeedsApproval, asks.Error()}
+	for _, answer := range worded {
+		if refused := answer(err); refused != nil {
+			return refused
+		}
 	}
 	if other, ok := errors.AsType[*audit.VersionError](err); ok {
 		return refusalOfVersion(other.Version)
@@ -258,9 +265,6 @@ func refusalOf(err error) *refusal {
 	}
 	if refused, ok := errors.AsType[*audit.ApprovalError](err); ok {
 		return refusalOfApproval(refused)
-	}
-	if malformed, ok := errors.AsType[*bodyError](err); ok {
-		return &refusal{400, codeBadRequest, malformed.reason}
 	}
 	return unexpected
 }
@@ -274,29 +278,6 @@ func refusalOfVersion(inForce int) *refusal {
 		text = "the policy has no version yet, so If-Match must be 0 or left out"
 	}
 	return &refusal{409, "policy_version_mismatch", text}
-}
-
-// refusalOfRedemption returns the response to an error of a redemption; nil for other errors.
-func refusalOfRedemption(err error) *refusal {
-	if redeemed, ok := errors.AsType[*hotpath.AlreadyRedeemedError](err); ok {
-		return &refusal{409, "check_already_redeemed", redeemed.Error()}
-	}
-	if released, ok := errors.AsType[*hotpath.CheckReleasedError](err); ok {
-		return &refusal{409, "check_released", released.Error()}
-	}
-	if expired, ok := errors.AsType[*hotpath.CheckExpiredError](err); ok {
-		return &refusal{409, "check_expired", expired.Error()}
-	}
-	if taken, ok := errors.AsType[*hotpath.PaymentTakenError](err); ok {
-		return &refusal{409, "payment_taken", taken.Error()}
-	}
-	if differs, ok := errors.AsType[*hotpath.PaymentDiffersError](err); ok {
-		return &refusal{409, "payment_differs", differs.Error()}
-	}
-	if mismatch, ok := errors.AsType[*hotpath.ActionMismatchError](err); ok {
-		return &refusal{409, "action_mismatch", mismatch.Error()}
-	}
-	return nil
 }
 
 // refusalOfApproval returns the answer to a refused use of an approval.

@@ -34,7 +34,7 @@ func (a *API) getEvents(x *exchange) error {
 	for i := range page.Events {
 		shown.Data[i] = eventOf(&page.Events[i], x.textAmounts, a.consoleURL)
 	}
-	return respond(x, 200, eventPageForm, shown)
+	return respond(x, 200, shown)
 }
 
 // queryEvents reads the query of GET /v1/events. The feed begins at from or behind the cursor, at the

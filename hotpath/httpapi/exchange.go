@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -181,7 +182,7 @@ func (x *exchange) query() []byte { return x.ctx.URI().QueryString() }
 
 // decode reads the body of a request that takes no query, and returns every
 // fault of both.
-func (x *exchange) decode(read func(*reader) error) error {
+func (x *exchange) decode(read func(*reader)) error {
 	x.trace.Begin(trace.Decode, x.started)
 	defer x.trace.EndNow()
 	if x.unread != nil {
@@ -190,10 +191,37 @@ func (x *exchange) decode(read func(*reader) error) error {
 	if !isJSON(x.ctx.Request.Header.ContentType()) {
 		return errContentType
 	}
-	return readObject(x.body, func(r *reader) error {
+	return readObject(x.body, func(r *reader) {
 		r.textAmounts = x.textAmounts
 		parameters(x.query(), &r.faults)
-		return read(r)
+		read(r)
+	})
+}
+
+// decodeMore is decode for an operation that adds faults of its own to those of the request.
+func (x *exchange) decodeMore(read func(*reader)) (spend.Faults, error) {
+	err := x.decode(read)
+	faults, only := errors.AsType[spend.Faults](err)
+	if only {
+		err = nil
+	}
+	return faults, err
+}
+
+// decodeOptional is decode of a body that may be left out.
+func (x *exchange) decodeOptional(read func(*reader)) error {
+	if len(bytes.TrimSpace(x.body)) == 0 {
+		return x.noQuery()
+	}
+	return x.decode(read)
+}
+
+// nothingElse refuses a query and a body that has members.
+func (x *exchange) nothingElse() error {
+	return x.decodeOptional(func(r *reader) {
+		for r.next() {
+			r.unknown()
+		}
 	})
 }
 
@@ -224,11 +252,28 @@ func (x *exchange) pathValue(name string) string {
 	return value
 }
 
-// pathID returns the ID of a kind in the path, and absent where the path has no such ID.
-func (x *exchange) pathID(name, prefix string, absent error) (spend.ID, error) {
-	id, err := spend.ParseID(x.pathValue(name), prefix)
+// identifiers are those that paths have, with the answer where there is no such thing.
+var identifiers = map[string]struct {
+	prefix string
+	absent error
+}{
+	"check_id":    {spend.PrefixCheck, errCheckNotFound},
+	"approval_id": {spend.PrefixApproval, hotpath.ErrApprovalNotFound},
+	"grant_id":    {spend.PrefixGrant, hotpath.ErrGrantNotFound},
+	"freeze_id":   {spend.PrefixFreeze, hotpath.ErrFreezeNotFound},
+	"backtest_id": {spend.PrefixBacktest, errBacktestNotFound},
+	"key_id":      {spend.PrefixKey, errKeyNotFound},
+	"session_id":  {spend.PrefixSession, errSessionNotFound},
+	"webhook_id":  {spend.PrefixWebhook, errWebhookNotFound},
+	"delivery_id": {spend.PrefixDelivery, errDeliveryNotFound},
+}
+
+// pathID returns an identifier in the path.
+func (x *exchange) pathID(name string) (spend.ID, error) {
+	kind := identifiers[name]
+	id, err := spend.ParseID(x.pathValue(name), kind.prefix)
 	if err != nil {
-		return id, absent
+		return id, kind.absent
 	}
 	return id, nil
 }

@@ -212,36 +212,36 @@ func (f *fake) CancelBacktest(context.Context, hotpath.Access, *audit.Backtest, 
 	return new(audit.Backtest), f.workErr
 }
 
-func (f *fake) Freeze(context.Context, hotpath.Access, audit.Actor, hotpath.FreezeAsked) (hotpath.FreezeView, bool, error) {
-	return hotpath.FreezeView{}, false, f.workErr
+func (f *fake) Freeze(context.Context, hotpath.Access, audit.Actor, hotpath.FreezeAsked) (*hotpath.FreezeView, bool, error) {
+	return new(hotpath.FreezeView), false, f.workErr
 }
 
-func (f *fake) FreezeOf(context.Context, hotpath.Access, spend.ID) (hotpath.FreezeView, error) {
-	return hotpath.FreezeView{}, hotpath.ErrFreezeNotFound
+func (f *fake) FreezeOf(context.Context, hotpath.Access, spend.ID) (*hotpath.FreezeView, error) {
+	return new(hotpath.FreezeView), hotpath.ErrFreezeNotFound
 }
 
 func (f *fake) ListFreezes(context.Context, hotpath.Access, audit.FreezeQuery) ([]hotpath.FreezeView, bool, error) {
 	return nil, false, f.workErr
 }
 
-func (f *fake) ReleaseFreeze(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.FreezeView, bool, error) {
-	return hotpath.FreezeView{}, false, hotpath.ErrFreezeNotFound
+func (f *fake) ReleaseFreeze(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.FreezeView, bool, error) {
+	return new(hotpath.FreezeView), false, hotpath.ErrFreezeNotFound
 }
 
-func (f *fake) Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (hotpath.GrantView, bool, error) {
-	return hotpath.GrantView{}, false, hotpath.ErrTooManyGrants
+func (f *fake) Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (*hotpath.GrantView, bool, error) {
+	return new(hotpath.GrantView), false, hotpath.ErrTooManyGrants
 }
 
-func (f *fake) ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error) {
-	return hotpath.GrantView{}, false, hotpath.ErrGrantNotFound
+func (f *fake) ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.GrantView, bool, error) {
+	return new(hotpath.GrantView), false, hotpath.ErrGrantNotFound
 }
 
-func (f *fake) RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (hotpath.GrantView, bool, error) {
-	return hotpath.GrantView{}, false, hotpath.ErrGrantNotFound
+func (f *fake) RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.GrantView, bool, error) {
+	return new(hotpath.GrantView), false, hotpath.ErrGrantNotFound
 }
 
-func (f *fake) GrantOf(context.Context, hotpath.Access, spend.ID) (hotpath.GrantView, error) {
-	return hotpath.GrantView{}, hotpath.ErrGrantNotFound
+func (f *fake) GrantOf(context.Context, hotpath.Access, spend.ID) (*hotpath.GrantView, error) {
+	return new(hotpath.GrantView), hotpath.ErrGrantNotFound
 }
 
 func (f *fake) ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (hotpath.GrantPage, error) {

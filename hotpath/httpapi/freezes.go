@@ -12,19 +12,13 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-var freezeForm = wire.NewForm[wire.Freeze]()
-
 // postFreeze answers POST /v1/freezes (S87).
 func (a *API) postFreeze(x *exchange) error {
 	var asked hotpath.FreezeAsked
-	if err := x.decode(func(r *reader) error { return x.decodeFreeze(r, &asked) }); err != nil {
+	if err := x.decode(func(r *reader) { x.decodeFreeze(r, &asked) }); err != nil {
 		return err
 	}
-	f, replayed, err := a.authorizer.Freeze(x.context(), x.access, a.freezer(x), asked)
-	if err != nil {
-		return err
-	}
-	return respond(x, x.created(replayed), freezeForm, freezeOf(&f))
+	return replyOnce(x, 201, freezeOf)(a.authorizer.Freeze(x.context(), x.access, a.freezer(x), asked))
 }
 
 // freezer returns the author of a freeze or a release: the caller's key, or an admin without one.
@@ -36,7 +30,7 @@ func (a *API) freezer(x *exchange) audit.Actor {
 }
 
 // decodeFreeze reads the body of POST /v1/freezes, and the header that may replace its idempotency_key (S58).
-func (x *exchange) decodeFreeze(r *reader, asked *hotpath.FreezeAsked) error {
+func (x *exchange) decodeFreeze(r *reader, asked *hotpath.FreezeAsked) {
 	for r.next() {
 		switch r.name {
 		case "scope":
@@ -61,7 +55,6 @@ func (x *exchange) decodeFreeze(r *reader, asked *hotpath.FreezeAsked) error {
 	}
 	r.checkLength("idempotency_key", asked.IdempotencyKey, spend.MaxIdempotencyKey)
 	x.takeIdempotencyKey(r, &asked.IdempotencyKey)
-	return r.faults.Err()
 }
 
 // onlyNote reads an object that has no other member.
@@ -125,18 +118,11 @@ func (r *reader) freezeScope() (scope audit.FreezeScope) {
 
 // getFreeze answers GET /v1/freezes/{freeze_id}.
 func (a *API) getFreeze(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
-	id, err := x.pathID("freeze_id", spend.PrefixFreeze, hotpath.ErrFreezeNotFound)
+	id, err := x.pathID("freeze_id")
 	if err != nil {
 		return err
 	}
-	f, err := a.authorizer.FreezeOf(x.readContext(), x.access, id)
-	if err != nil {
-		return err
-	}
-	return respond(x, 200, freezeForm, freezeOf(&f))
+	return reply(x, 200, freezeOf)(a.authorizer.FreezeOf(x.readContext(), x.access, id))
 }
 
 // getFreezes answers GET /v1/freezes.
@@ -178,7 +164,7 @@ func (a *API) getFreezes(x *exchange) error {
 		return err
 	}
 	return listing[hotpath.FreezeView, wire.Freeze]{
-		page: page, form: freezeForm, record: freezeOf, more: more, filters: sum,
+		page: page, record: freezeOf, more: more, filters: sum,
 		position: func(f *hotpath.FreezeView) string { return numberPosition(f.Seq) },
 	}.answer(x)
 }
@@ -186,24 +172,18 @@ func (a *API) getFreezes(x *exchange) error {
 // postReleaseFreeze answers POST /v1/freezes/{freeze_id}/release.
 func (a *API) postReleaseFreeze(x *exchange) error {
 	var note string
-	err := x.decode(func(r *reader) error {
+	err := x.decode(func(r *reader) {
 		note = r.onlyNote()
 		r.required("note", note)
-		return r.faults.Err()
 	})
 	if err != nil {
 		return err
 	}
-	id, err := x.pathID("freeze_id", spend.PrefixFreeze, hotpath.ErrFreezeNotFound)
+	id, err := x.pathID("freeze_id")
 	if err != nil {
 		return err
 	}
-	f, replayed, err := a.authorizer.ReleaseFreeze(x.context(), x.access, a.freezer(x), id, note)
-	if err != nil {
-		return err
-	}
-	x.setReplayed(replayed)
-	return respond(x, 200, freezeForm, freezeOf(&f))
+	return replyOnce(x, 200, freezeOf)(a.authorizer.ReleaseFreeze(x.context(), x.access, a.freezer(x), id, note))
 }
 
 func freezeOf(f *hotpath.FreezeView) wire.Freeze {

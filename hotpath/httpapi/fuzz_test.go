@@ -67,15 +67,15 @@ func FuzzDecodeOthers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var s simulation
-		for _, decode := range []func(*reader) error{
-			func(r *reader) error { _, err := decodePolicy(r, new(audit.Policy), versionBody); return err },
-			func(r *reader) error { return decodeSimulation(r, &s, true) },
-			func(r *reader) error { return decodeSimulation(r, new(simulation), false) },
-			func(r *reader) error {
-				return decodeNewKey(r, new(hotpath.NewKey), keyBounds{defaultMaxRateLimit, time.Now()})
+		for _, decode := range []func(*reader){
+			func(r *reader) { decodePolicy(r, new(audit.Policy), versionBody) },
+			func(r *reader) { decodeSimulation(r, &s, true) },
+			func(r *reader) { decodeSimulation(r, new(simulation), false) },
+			func(r *reader) {
+				decodeNewKey(r, new(hotpath.NewKey), keyBounds{defaultMaxRateLimit, time.Now()})
 			},
-			func(r *reader) error {
-				return decodeKeyChange(r, new(audit.KeyChange), keyBounds{defaultMaxRateLimit, time.Now()})
+			func(r *reader) {
+				decodeKeyChange(r, new(audit.KeyChange), keyBounds{defaultMaxRateLimit, time.Now()})
 			},
 		} {
 			err := readObject(body, decode)

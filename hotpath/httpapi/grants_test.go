@@ -25,9 +25,9 @@ func TestRecordsOfKeys(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{encoded(keyForm, keyOf(&plain)), `{"key_id":"` + id + `","name":"n","rate_limit_rpm":100,"active":true,"created_at":"` + created +
+		{encoded(keyOf(&plain)), `{"key_id":"` + id + `","name":"n","rate_limit_rpm":100,"active":true,"created_at":"` + created +
 			`","last_used_at":null}`},
-		{encoded(newKeyForm, newKeyOf(&plain, "svc_live_x")), `{"key_id":"` + id +
+		{encoded(newKeyOf(&plain, "svc_live_x")), `{"key_id":"` + id +
 			`","name":"n","api_key":"svc_live_x","rate_limit_rpm":100,"created_at":"` + created + `"}`},
 	} {
 		if string(c.got) != c.want {
@@ -41,13 +41,13 @@ func TestRecordsOfKeys(t *testing.T) {
 	}
 	want := `,"scopes":["checks:read","events:read"],"policy_ids":["p","a"],"agent_ids":["\""],"principal":"till","owner":"team",` +
 		`"expires_at":"2026-11-20T10:11:12.035Z"}`
-	got := string(encoded(keyForm, keyOf(&narrow)))
-	if plainText := string(encoded(keyForm, keyOf(&plain))); got != plainText[:len(plainText)-1]+want {
+	got := string(encoded(keyOf(&narrow)))
+	if plainText := string(encoded(keyOf(&plain))); got != plainText[:len(plainText)-1]+want {
 		t.Errorf("got %s\nwant the record and %s", got, want)
 	}
 }
 
-func encoded[T any](form wire.Form[T], shown T) []byte { return form.Append(nil, &shown, false) }
+func encoded[T any](shown T) []byte { return wire.Append(nil, &shown, false) }
 
 // A refusal for a scope comes before the body is looked at, and carries the
 // limit that the request was counted against (S1, S6, S31).

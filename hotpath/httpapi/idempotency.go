@@ -12,13 +12,12 @@ const headerIdempotency = "Idempotency-Key"
 
 // decodeCheckRequest reads the body of a check, and the header that may replace the body's
 // idempotency_key (S58).
-func (x *exchange) decodeCheckRequest(r *reader) error {
+func (x *exchange) decodeCheckRequest(r *reader) {
 	r.action(&x.action, false, &x.payment)
 	x.takeIdempotencyKey(r, &x.action.IdempotencyKey)
 	if x.payment.Key != "" || x.payment.members != nil {
 		r.validatePayment(&x.payment, &x.action)
 	}
-	return r.faults.Err()
 }
 
 // takeIdempotencyKey uses the header's key if the body has none. A blank one counts as absent, as in

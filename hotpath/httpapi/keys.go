@@ -14,7 +14,7 @@ import (
 // postKey answers POST /v1/keys.
 func (a *API) postKey(x *exchange) error {
 	var k hotpath.NewKey
-	if err := x.decode(func(r *reader) error { return decodeNewKey(r, &k, keyBounds{a.maxRate, time.Now()}) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeNewKey(r, &k, keyBounds{a.maxRate, time.Now()}) }); err != nil {
 		return err
 	}
 	raw, key, err := a.authorizer.CreateKey(x.context(), a.adminActor(x), k)
@@ -22,7 +22,7 @@ func (a *API) postKey(x *exchange) error {
 		return err
 	}
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	return respond(x, 201, newKeyForm, newKeyOf(key, raw))
+	return respond(x, 201, newKeyOf(key, raw))
 }
 
 // getKeys answers GET /v1/keys.
@@ -37,7 +37,7 @@ func (a *API) getKeys(x *exchange) error {
 		return err
 	}
 	return listing[audit.Key, wire.Key]{
-		page: page.Keys, form: keyForm, record: keyOf, position: func(k *audit.Key) string { return string(k.ID[:]) },
+		page: page.Keys, record: keyOf, position: func(k *audit.Key) string { return string(k.ID[:]) },
 		more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }
@@ -45,37 +45,30 @@ func (a *API) getKeys(x *exchange) error {
 // patchKey answers PATCH /v1/keys/{key_id}.
 func (a *API) patchKey(x *exchange) error {
 	var change audit.KeyChange
-	if err := x.decode(func(r *reader) error { return decodeKeyChange(r, &change, keyBounds{a.maxRate, time.Now()}) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeKeyChange(r, &change, keyBounds{a.maxRate, time.Now()}) }); err != nil {
 		return err
 	}
-	id, err := x.pathID("key_id", spend.PrefixKey, errKeyNotFound)
+	id, err := x.pathID("key_id")
 	if err != nil {
 		return err
 	}
 	key, stopped, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
 	if err != nil {
-		return orAbsent(err, errKeyNotFound)
+		return err
 	}
 	shown := keyOf(key)
 	if change.Active != nil && !*change.Active {
 		shown.Stopped = (*wire.Stopped)(&stopped)
 	}
-	return respond(x, 200, keyForm, shown)
+	return respond(x, 200, shown)
 }
 
 // getOwnKey answers GET /v1/keys/self.
 func (a *API) getOwnKey(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
 	if s := x.access.Session(); s != nil {
-		return respond(x, 200, keyForm, ownSessionOf(s, x.quota.Limit))
+		return respond(x, 200, ownSessionOf(s, x.quota.Limit))
 	}
-	key, err := a.store.KeyByHash(x.readContext(), x.access.KeyHash())
-	if err != nil {
-		return err
-	}
-	return respond(x, 200, keyForm, keyOf(key))
+	return reply(x, 200, keyOf)(a.store.KeyByHash(x.readContext(), x.access.KeyHash()))
 }
 
 // The requests per minute that a key may have.
@@ -91,7 +84,7 @@ type keyBounds struct {
 }
 
 // decodeNewKey reads the body of POST /v1/keys.
-func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) error {
+func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) {
 	k.RateLimitRPM = defaultRateLimit
 	var given grantsReader
 	for r.next() {
@@ -109,12 +102,11 @@ func decodeNewKey(r *reader, k *hotpath.NewKey, b keyBounds) error {
 	r.requireName(k.Name)
 	given.judge(r)
 	k.Grants = given.Grants
-	return r.faults.Err()
 }
 
 // decodeKeyChange reads the body of PATCH /v1/keys/{key_id}; a blank or null
 // active, name or rate_limit_rpm is absent, null clears the others (S29).
-func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
+func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) {
 	var given grantsReader
 	var keepOpen, asked bool
 	for r.next() {
@@ -147,5 +139,4 @@ func decodeKeyChange(r *reader, c *audit.KeyChange, b keyBounds) error {
 	if c.Empty() && len(r.faults) == 0 {
 		r.fault("active", "or another member is required: there is nothing to change")
 	}
-	return r.faults.Err()
 }

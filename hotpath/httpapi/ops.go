@@ -241,7 +241,7 @@ func appendReadiness(dst []byte, r Readiness, draining bool) []byte {
 		}
 		shown.Dependencies = append(shown.Dependencies, wire.Dependency{Name: d.Name, Status: status, Detail: d.Detail})
 	}
-	return append(readinessForm.Append(dst, &shown, false), '\n')
+	return append(wire.Append(dst, &shown, false), '\n')
 }
 
 // opsLog receives the errors of promhttp.

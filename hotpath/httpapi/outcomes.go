@@ -8,12 +8,13 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
+	"spendgate/hotpath/wire"
 )
 
 // postOutcome answers POST /v1/checks/{check_id}/outcome (S39).
 func (a *API) postOutcome(x *exchange) error {
 	var report hotpath.Report
-	if err := x.decode(func(r *reader) error { return decodeReport(r, &report) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeReport(r, &report) }); err != nil {
 		return err
 	}
 	return a.step(x, func(check *spend.Check) (replayed bool, err error) {
@@ -21,7 +22,7 @@ func (a *API) postOutcome(x *exchange) error {
 		if err != nil {
 			return false, err
 		}
-		x.out = outcomeForm.Append(x.out, outcomeOf(o), x.textAmounts)
+		x.out = wire.Append(x.out, outcomeOf(o), x.textAmounts)
 		return replayed, nil
 	})
 }
@@ -45,7 +46,7 @@ func (a *API) step(x *exchange, take func(*spend.Check) (replayed bool, err erro
 // getOutcome answers GET /v1/checks/{check_id}/outcome: the last report.
 func (a *API) getOutcome(x *exchange) error {
 	ctx := x.readContext()
-	check, err := a.readCheck(ctx, x)
+	check, err := a.checkAt(ctx, x)
 	if err != nil {
 		return err
 	}
@@ -58,20 +59,12 @@ func (a *API) getOutcome(x *exchange) error {
 	if outcome == nil {
 		return errOutcomeNotFound
 	}
-	return respond(x, 200, outcomeForm, *outcomeOf(outcome))
-}
-
-// readCheck returns the check that a GET's path names.
-func (a *API) readCheck(ctx context.Context, x *exchange) (*spend.Check, error) {
-	if err := x.noQuery(); err != nil {
-		return nil, err
-	}
-	return a.checkAt(ctx, x)
+	return respond(x, 200, *outcomeOf(outcome))
 }
 
 // checkAt returns the check that the path names, if the caller may see it.
 func (a *API) checkAt(ctx context.Context, x *exchange) (*spend.Check, error) {
-	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
+	id, err := x.pathID("check_id")
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +79,7 @@ func (a *API) checkAt(ctx context.Context, x *exchange) (*spend.Check, error) {
 }
 
 // decodeReport reads the body of a report.
-func decodeReport(r *reader, report *hotpath.Report) error {
+func decodeReport(r *reader, report *hotpath.Report) {
 	for r.next() {
 		switch r.name {
 		case "status":
@@ -102,7 +95,7 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 		case "supersedes":
 			report.Supersedes = r.reportNumber()
 		case "redemption_id":
-			report.RedemptionID = r.redemptionID()
+			report.RedemptionID = r.optionalID(spend.PrefixRedemption)
 		case "unless_in_doubt":
 			report.UnlessInDoubt, _ = r.boolean()
 		default:
@@ -120,7 +113,6 @@ func decodeReport(r *reader, report *hotpath.Report) error {
 	}
 	r.checkLength("reference", report.Reference, spend.MaxReference)
 	r.checkLength("note", report.Note, spend.MaxNote)
-	return r.faults.Err()
 }
 
 // reportNumber reads the number of a report, 0 if absent. A whole number that no report can have

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -18,12 +17,8 @@ import (
 func (a *API) postPolicy(x *exchange) error {
 	p := new(audit.Policy)
 	v := hotpath.NewVersion{Policy: p}
-	err := x.decode(func(r *reader) (err error) {
-		v.Drop, err = decodePolicy(r, p, versionBody)
-		return err
-	})
-	var only bool
-	if v.Faults, only = errors.AsType[spend.Faults](err); err != nil && !only {
+	var err error
+	if v.Faults, err = x.decodeMore(func(r *reader) { v.Drop = decodePolicy(r, p, versionBody) }); err != nil {
 		return err
 	}
 	if sent := x.ctx.Request.Header.PeekAll(headerIfMatch); len(sent) > 0 {
@@ -38,7 +33,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), v); err != nil {
 		return err
 	}
-	return respond(x, 201, policyForm, policyOf(p))
+	return respond(x, 201, policyOf(p))
 }
 
 // getPolicy answers GET /v1/policies/{policy_id}.
@@ -47,18 +42,30 @@ func (a *API) getPolicy(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	id := x.pathValue("policy_id")
-	switch {
-	case !spend.ValidPolicyID(id):
-		return hotpath.ErrPolicyNotFound
-	case version == math.MaxInt32 || !x.access.SeesPolicy(id):
+	id, err := x.policyID()
+	if err != nil {
+		return err
+	}
+	if version == math.MaxInt32 {
 		return &hotpath.PolicyNotFoundError{PolicyID: id}
 	}
 	p, err := a.store.Policy(x.readContext(), id, version)
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
-	return respond(x, 200, policyForm, policyOf(p))
+	return respond(x, 200, policyOf(p))
+}
+
+// policyID returns the policy of the path, if the caller may see it.
+func (x *exchange) policyID() (string, error) {
+	id := x.pathValue("policy_id")
+	switch {
+	case !spend.ValidPolicyID(id):
+		return "", hotpath.ErrPolicyNotFound
+	case !x.access.SeesPolicy(id):
+		return "", &hotpath.PolicyNotFoundError{PolicyID: id}
+	}
+	return id, nil
 }
 
 // getPolicies answers GET /v1/policies.
@@ -73,30 +80,27 @@ func (a *API) getPolicies(x *exchange) error {
 		return err
 	}
 	return listing[audit.Policy, wire.Policy]{
-		page: page.Policies, form: policyForm, record: policyOf, position: func(p *audit.Policy) string { return p.PolicyID },
+		page: page.Policies, record: policyOf, position: func(p *audit.Policy) string { return p.PolicyID },
 		more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }
 
 // getPolicyVersions answers GET /v1/policies/{policy_id}/versions.
 func (a *API) getPolicyVersions(x *exchange) error {
-	id := x.pathValue("policy_id")
-	query, filters, err := queryVersions(x.query(), id)
+	query, filters, err := queryVersions(x.query(), x.pathValue("policy_id"))
 	if err != nil {
 		return err
 	}
-	switch {
-	case !spend.ValidPolicyID(id):
-		return hotpath.ErrPolicyNotFound
-	case !x.access.SeesPolicy(id):
-		return &hotpath.PolicyNotFoundError{PolicyID: id}
+	id, err := x.policyID()
+	if err != nil {
+		return err
 	}
 	page, err := a.store.PolicyVersions(x.readContext(), query)
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
 	return listing[audit.Policy, wire.PolicyVersion]{
-		page: page.Policies, form: versionForm, record: versionOf, position: func(p *audit.Policy) string { return strconv.Itoa(p.Version) },
+		page: page.Policies, record: versionOf, position: func(p *audit.Policy) string { return strconv.Itoa(p.Version) },
 		more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }
@@ -138,7 +142,7 @@ const (
 // decodePolicy reads the body of POST /v1/policies. The rules are kept as
 // compact text; creating the policy compiles them. drop are the budgets that may be
 // emptied (S63). The body of a draft has neither these nor a policy_id.
-func decodePolicy(r *reader, p *audit.Policy, body policyBody) (drop []string, err error) {
+func decodePolicy(r *reader, p *audit.Policy, body policyBody) (drop []string) {
 	for r.next() {
 		switch r.name {
 		case "policy_id", "drop_budgets":
@@ -155,8 +159,7 @@ func decodePolicy(r *reader, p *audit.Policy, body policyBody) (drop []string, e
 		case "description":
 			p.Description = r.text()
 		case "rules":
-			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
-			p.Rules = string(rules)
+			p.Rules = r.compact()
 		case "metadata":
 			p.Metadata = spend.CompactObject(r.own(r.value(), 0), r.name, &r.faults)
 		case "redeem":
@@ -168,11 +171,9 @@ func decodePolicy(r *reader, p *audit.Policy, body policyBody) (drop []string, e
 		case "redeem_within_minutes":
 			p.Redeem.WithinMinutes, _ = r.integer(spend.MaxRedeemMinutes)
 		case "changes":
-			changes, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
-			p.Changes = string(changes)
+			p.Changes = r.compact()
 		case "note":
-			p.Note = r.optionalText()
-			r.checkLength("note", p.Note, spend.MaxNote)
+			p.Note = r.note()
 		case "drop_budgets":
 			drop = r.dropBudgets()
 		default:
@@ -189,7 +190,7 @@ func decodePolicy(r *reader, p *audit.Policy, body policyBody) (drop []string, e
 		p.Description = ""
 	}
 	r.checkLength("description", p.Description, spend.MaxDescription)
-	return drop, r.faults.Err()
+	return drop
 }
 
 func (r *reader) requireName(name string) {
@@ -198,6 +199,19 @@ func (r *reader) requireName(name string) {
 		return
 	}
 	r.checkLength("name", name, spend.MaxName)
+}
+
+// compact returns a value without white space.
+func (r *reader) compact() string {
+	text, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
+	return string(text)
+}
+
+// note returns the text that is recorded with a change or a decision.
+func (r *reader) note() string {
+	text := r.optionalText()
+	r.checkLength("note", text, spend.MaxNote)
+	return text
 }
 
 func (r *reader) checkLength(path, s string, limit int) {

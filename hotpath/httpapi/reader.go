@@ -43,7 +43,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 
 // readObject passes a body, which must be one JSON object, to read, which must read all its members. A
 // fault of the text has precedence over the faults that read finds.
-func readObject(body []byte, read func(*reader) error) error {
+func readObject(body []byte, read func(*reader)) error {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.in = *bytes.NewBuffer(body)
@@ -54,7 +54,8 @@ func readObject(body []byte, read func(*reader) error) error {
 	var err error
 	if r.decoder.PeekKind() == jsontext.KindBeginObject {
 		r.token()
-		err = read(r)
+		read(r)
+		err = r.faults.Err()
 	} else if r.value(); r.failed == nil {
 		err = errNotObject
 	}

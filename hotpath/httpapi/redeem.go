@@ -13,13 +13,13 @@ import (
 // postRedeem answers POST /v1/checks/{check_id}/redeem (S74).
 func (a *API) postRedeem(x *exchange) error {
 	var asked hotpath.Redemption
-	if err := x.decode(func(r *reader) error { return x.decodeRedemption(r, &asked) }); err != nil {
+	if err := x.decode(func(r *reader) { x.decodeRedemption(r, &asked) }); err != nil {
 		return err
 	}
 	if x.payment.Key != "" && x.access.Nobody() {
 		return hotpath.ErrPrincipalRequired
 	}
-	id, err := x.pathID("check_id", spend.PrefixCheck, errCheckNotFound)
+	id, err := x.pathID("check_id")
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (a *API) postRedeem(x *exchange) error {
 		redeemed, replayed, err = a.redeemRead(x, id, asked)
 	}
 	if err != nil {
-		return orAbsent(err, errCheckNotFound)
+		return err
 	}
 	check := redeemed.Check
 	hash := spend.ActionHash(check)
@@ -49,7 +49,7 @@ func (a *API) postRedeem(x *exchange) error {
 		}
 		shown.Payment = new(shownPayment(payment))
 	}
-	return respond(x, 200, redemptionForm, shown)
+	return respond(x, 200, shown)
 }
 
 // redemption is the request of a redemption, with the payment that it names.
@@ -93,7 +93,7 @@ func (a *API) checkToRedeem(ctx context.Context, x *exchange, id spend.ID) (chec
 
 // decodeRedemption reads the body of a redemption, and the header that may replace its idempotency_key
 // (S58).
-func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error {
+func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) {
 	var action spend.Action
 	var members []string // of the action
 	hasAmount := false
@@ -126,7 +126,6 @@ func (x *exchange) decodeRedemption(r *reader, asked *hotpath.Redemption) error 
 		r.fault("action_hash", "must not be given beside the action's members, such as "+members[0])
 	}
 	x.takeIdempotencyKey(r, &asked.IdempotencyKey)
-	return r.faults.Err()
 }
 
 // actionToRedeem reads the members of an action that is about to be carried out. Agent, policy and
@@ -174,36 +173,21 @@ func (r *reader) hash(name string) *spend.Hash {
 	return &h
 }
 
-// redemptionID reads one; blank is absent, and a text that is no ID becomes one that no redemption has.
-func (r *reader) redemptionID() (id spend.ID) {
-	s := r.text()
-	if spend.Blank(s) {
-		return id
-	}
-	id, err := spend.ParseID(s, spend.PrefixRedemption)
-	if err != nil || id.IsZero() {
-		return spend.ID{len(id) - 1: 1}
-	}
-	return id
-}
-
 // postInDoubt answers POST /v1/checks/{check_id}/in-doubt.
 func (a *API) postInDoubt(x *exchange) error {
 	var note string
 	var redemption spend.ID
-	read := func(r *reader) error {
+	read := func(r *reader) {
 		for r.next() {
 			switch r.name {
 			case "note":
-				note = r.optionalText()
-				r.checkLength("note", note, spend.MaxNote)
+				note = r.note()
 			case "redemption_id":
-				redemption = r.redemptionID()
+				redemption = r.optionalID(spend.PrefixRedemption)
 			default:
 				r.unknown()
 			}
 		}
-		return r.faults.Err()
 	}
 	if err := x.decodeOptional(read); err != nil {
 		return err
@@ -213,7 +197,7 @@ func (a *API) postInDoubt(x *exchange) error {
 		if err != nil {
 			return false, err
 		}
-		x.out = courseForm.Append(x.out, new(courseOf(course)), x.textAmounts)
+		x.out = wire.Append(x.out, new(courseOf(course)), x.textAmounts)
 		return replayed, nil
 	})
 }

@@ -9,31 +9,21 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-// postApproveDraft answers POST /v1/policies/{policy_id}/draft/approve (S80).
-func (a *API) postApproveDraft(x *exchange) error { return a.decideDraft(x, false) }
-
-// postRejectDraft answers POST /v1/policies/{policy_id}/draft/reject (S93).
-func (a *API) postRejectDraft(x *exchange) error { return a.decideDraft(x, true) }
-
+// decideDraft answers POST /v1/policies/{policy_id}/draft/approve (S80) and reject (S93).
 func (a *API) decideDraft(x *exchange, rejects bool) error {
 	d := audit.DraftDecisionRequest{Rejects: rejects, By: a.actor(x)}
-	if err := x.decode(func(r *reader) error { return decodeDraftDecision(r, &d) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeDraftDecision(r, &d) }); err != nil {
 		return err
 	}
 	var err error
-	if d.PolicyID, err = x.draftPolicy(); err != nil {
+	if d.PolicyID, err = x.policyID(); err != nil {
 		return err
 	}
-	r, replayed, err := a.authorizer.DecideDraft(x.context(), x.access, d)
-	if err != nil {
-		return err
-	}
-	x.setReplayed(replayed)
-	return respond(x, 200, draftForm, reviewOf(r))
+	return replyOnce(x, 200, reviewOf)(a.authorizer.DecideDraft(x.context(), x.access, d))
 }
 
-// draftHash reads a draft's hash. A malformed text becomes the zero hash, which no draft has.
-func draftHash(text string) (h spend.Hash) {
+// hashOf reads the hash of an action or a draft. A malformed text becomes the zero hash, which none has.
+func hashOf(text string) (h spend.Hash) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(h) {
 		h = spend.Hash(raw)
 	}
@@ -41,7 +31,7 @@ func draftHash(text string) (h spend.Hash) {
 }
 
 // decodeDraftDecision reads the body of a decision about a draft.
-func decodeDraftDecision(r *reader, d *audit.DraftDecisionRequest) error {
+func decodeDraftDecision(r *reader, d *audit.DraftDecisionRequest) {
 	given := false
 	for r.next() {
 		if r.name == "drop_budgets" && !d.Rejects {
@@ -52,10 +42,9 @@ func decodeDraftDecision(r *reader, d *audit.DraftDecisionRequest) error {
 		case "draft_hash":
 			text := r.text()
 			given = !spend.Blank(text)
-			d.Hash = draftHash(text)
+			d.Hash = hashOf(text)
 		case "note":
-			d.Note = r.optionalText()
-			r.checkLength("note", d.Note, spend.MaxNote)
+			d.Note = r.note()
 		default:
 			r.unknown()
 		}
@@ -63,7 +52,6 @@ func decodeDraftDecision(r *reader, d *audit.DraftDecisionRequest) error {
 	if !given {
 		r.missing("draft_hash", 0)
 	}
-	return r.faults.Err()
 }
 
 // reviewOf returns a draft and, if the version in force requires approvals, who has approved it and
@@ -100,8 +88,6 @@ func draftDecisionOf(d *audit.DraftDecision) wire.DraftDecision {
 		PolicyVersion: d.Version,
 	}
 }
-
-var waitingDraftForm = wire.NewForm[wire.WaitingDraft]()
 
 // waitingDraftOf returns a draft as an item of what waits for a decision (S93).
 func waitingDraftOf(r *audit.Review) wire.WaitingDraft {

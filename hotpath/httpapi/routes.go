@@ -30,6 +30,8 @@ type endpoint struct {
 	// or the admin, to override approvals (S80) or who began something (S53), to freeze and release (S87), or to revoke a grant (S91)
 	forced bool
 
+	bare    bool // it takes no query
+	empty   bool // nor a body
 	amounts bool // of actions or outcomes are in its requests or responses, as Prefer says
 
 	counters counters
@@ -50,8 +52,9 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/checks",
 		endpoint{method: "GET", serve: a.getChecks, scope: spend.ChecksRead, amounts: true},
 		endpoint{method: "POST", serve: a.postCheck, timed: true, scope: spend.ChecksWrite, amounts: true})
-	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, scope: spend.ChecksRead, amounts: true})
-	a.at(r, "/v1/checks/{check_id}/outcome", endpoint{method: "GET", serve: a.getOutcome, scope: spend.ChecksRead, amounts: true},
+	a.at(r, "/v1/checks/{check_id}", endpoint{method: "GET", serve: a.getCheck, bare: true, scope: spend.ChecksRead, amounts: true})
+	a.at(r, "/v1/checks/{check_id}/outcome",
+		endpoint{method: "GET", serve: a.getOutcome, bare: true, scope: spend.ChecksRead, amounts: true},
 		endpoint{method: "POST", serve: a.postOutcome, scope: spend.OutcomesWrite, amounts: true})
 	a.at(r, "/v1/checks/{check_id}/redeem", endpoint{method: "POST", serve: a.postRedeem, scope: spend.ChecksRedeem, amounts: true})
 	a.at(r, "/v1/checks/{check_id}/in-doubt", endpoint{method: "POST", serve: a.postInDoubt, scope: spend.ChecksRedeem})
@@ -61,37 +64,46 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "POST", serve: a.postPolicy, scope: spend.PoliciesWrite, forced: true})
 	a.at(r, "/v1/policies/{policy_id}", endpoint{method: "GET", serve: a.getPolicy, scope: spend.PoliciesRead})
 	a.at(r, "/v1/policies/{policy_id}/draft",
-		endpoint{method: "DELETE", serve: a.deleteDraft, scope: spend.PoliciesWrite},
-		endpoint{method: "GET", serve: a.getDraft, scope: spend.PoliciesRead},
+		endpoint{method: "DELETE", serve: a.deleteDraft, empty: true, scope: spend.PoliciesWrite},
+		endpoint{method: "GET", serve: a.getDraft, bare: true, scope: spend.PoliciesRead},
 		endpoint{method: "PUT", serve: a.putDraft, scope: spend.PoliciesWrite})
-	a.at(r, "/v1/policies/{policy_id}/draft/report", endpoint{method: "GET", serve: a.getDraftReport, scope: spend.ChecksRead, amounts: true})
-	a.at(r, "/v1/policies/{policy_id}/draft/promote", endpoint{method: "POST", serve: a.postPromote, scope: spend.PoliciesWrite, forced: true})
-	a.at(r, "/v1/policies/{policy_id}/draft/approve", endpoint{method: "POST", serve: a.postApproveDraft, scope: spend.ApprovalsDecide})
-	a.at(r, "/v1/policies/{policy_id}/draft/reject", endpoint{method: "POST", serve: a.postRejectDraft, scope: spend.ApprovalsDecide})
+	a.at(r, "/v1/policies/{policy_id}/draft/report",
+		endpoint{method: "GET", serve: a.getDraftReport, bare: true, scope: spend.ChecksRead, amounts: true})
+	a.at(r, "/v1/policies/{policy_id}/draft/promote",
+		endpoint{method: "POST", serve: a.postPromote, scope: spend.PoliciesWrite, forced: true})
+	a.at(r, "/v1/policies/{policy_id}/draft/approve",
+		endpoint{method: "POST", serve: func(x *exchange) error { return a.decideDraft(x, false) }, scope: spend.ApprovalsDecide})
+	a.at(r, "/v1/policies/{policy_id}/draft/reject",
+		endpoint{method: "POST", serve: func(x *exchange) error { return a.decideDraft(x, true) }, scope: spend.ApprovalsDecide})
 	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
 	a.at(r, "/v1/approvals", endpoint{method: "GET", serve: a.getApprovals, scope: spend.ApprovalsRead, amounts: true})
-	a.at(r, "/v1/approvals/{approval_id}", endpoint{method: "GET", serve: a.getApproval, scope: spend.ApprovalsRead, amounts: true})
-	a.at(r, "/v1/approvals/{approval_id}/approve", endpoint{method: "POST", serve: a.postApprove, scope: spend.ApprovalsDecide, amounts: true})
-	a.at(r, "/v1/approvals/{approval_id}/deny", endpoint{method: "POST", serve: a.postDeny, scope: spend.ApprovalsDecide, amounts: true})
+	a.at(r, "/v1/approvals/{approval_id}",
+		endpoint{method: "GET", serve: a.getApproval, bare: true, scope: spend.ApprovalsRead, amounts: true})
+	a.at(r, "/v1/approvals/{approval_id}/approve",
+		endpoint{method: "POST", serve: func(x *exchange) error { return a.decide(x, true) }, scope: spend.ApprovalsDecide, amounts: true})
+	a.at(r, "/v1/approvals/{approval_id}/deny",
+		endpoint{method: "POST", serve: func(x *exchange) error { return a.decide(x, false) }, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
 	a.at(r, "/v1/grants",
 		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead},
 		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant})
-	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, scope: spend.BudgetsRead})
+	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, bare: true, scope: spend.BudgetsRead})
 	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant})
 	a.at(r, "/v1/grants/{grant_id}/revoke",
 		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true})
 	a.at(r, "/v1/freezes",
 		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
 		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})
-	a.at(r, "/v1/freezes/{freeze_id}", endpoint{method: "GET", serve: a.getFreeze, scope: spend.FreezesRead, forced: true})
-	a.at(r, "/v1/freezes/{freeze_id}/release", endpoint{method: "POST", serve: a.postReleaseFreeze, scope: spend.FreezesRelease, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}", endpoint{method: "GET", serve: a.getFreeze, bare: true, scope: spend.FreezesRead, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}/release",
+		endpoint{method: "POST", serve: a.postReleaseFreeze, scope: spend.FreezesRelease, forced: true})
 	a.at(r, "/v1/backtests",
 		endpoint{method: "GET", serve: a.getBacktests, scope: spend.BacktestsWrite},
 		endpoint{method: "POST", serve: a.postBacktest, scope: spend.BacktestsWrite})
-	a.at(r, "/v1/backtests/{backtest_id}", endpoint{method: "GET", serve: a.getBacktest, scope: spend.BacktestsWrite})
+	a.at(r, "/v1/backtests/{backtest_id}", endpoint{method: "GET", serve: a.getBacktest, bare: true, scope: spend.BacktestsWrite})
 	a.at(r, "/v1/backtests/{backtest_id}/flips", endpoint{method: "GET", serve: a.getFlips, scope: spend.BacktestsWrite, amounts: true})
-	a.at(r, "/v1/backtests/{backtest_id}/cancel", endpoint{method: "POST", serve: a.postCancel, scope: spend.BacktestsWrite, forced: true})
+	a.at(r, "/v1/backtests/{backtest_id}/cancel",
+		endpoint{method: "POST", serve: a.postCancel, empty: true, scope: spend.BacktestsWrite, forced: true})
 	a.at(r, "/v1/events", endpoint{method: "GET", serve: a.getEvents, scope: spend.EventsRead, amounts: true})
 	a.at(r, "/v1/violations", endpoint{method: "GET", serve: a.getViolations, scope: spend.ChecksRead, amounts: true})
 	a.at(r, "/v1/stats", endpoint{method: "GET", serve: a.getStats, scope: spend.ChecksRead})
@@ -109,18 +121,20 @@ func (a *API) newRouter() *router.Router {
 // addAdmin adds the endpoints of keys, sessions and webhooks.
 func (a *API) addAdmin(r *router.Router) {
 	a.at(r, "/v1/keys", endpoint{method: "GET", serve: a.getKeys, admin: true}, endpoint{method: "POST", serve: a.postKey, admin: true})
-	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, anyKey: true})
+	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, bare: true, anyKey: true})
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
 	a.at(r, "/v1/sessions", endpoint{method: "GET", serve: a.getSessions, admin: true})
-	a.at(r, "/v1/sessions/{session_id}", endpoint{method: "DELETE", serve: a.deleteSession, admin: true})
-	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, admin: true},
+	a.at(r, "/v1/sessions/{session_id}", endpoint{method: "DELETE", serve: a.deleteSession, bare: true, admin: true})
+	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, bare: true, admin: true},
 		endpoint{method: "POST", serve: a.postWebhook, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, admin: true},
-		endpoint{method: "GET", serve: a.getWebhook, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: a.postRotate, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}/retry", endpoint{method: "POST", serve: a.postRetry, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, empty: true, admin: true},
+
+		endpoint{method: "GET", serve: a.getWebhook, empty: true, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: a.postRotate, empty: true, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/retry", endpoint{method: "POST", serve: a.postRetry, empty: true, admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries", endpoint{method: "GET", serve: a.getDeliveries, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay", endpoint{method: "POST", serve: a.postReplay, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
+		endpoint{method: "POST", serve: a.postReplay, empty: true, admin: true})
 }
 
 // at puts endpoints at a path.
@@ -133,6 +147,7 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 		}
 		endpoints[i].path = path
 		endpoints[i].mustSayWho()
+		endpoints[i].serve = endpoints[i].within()
 		endpoints[i].counters = a.metrics.of(path, endpoints[i].method)
 		endpoints[i].duration = a.metrics.duration(&endpoints[i])
 	}
@@ -151,6 +166,35 @@ func (a *API) at(r *router.Router, path string, endpoints ...endpoint) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, allow)
 		a.fail(x, errMethod)
 	})
+}
+
+// within returns serve behind the refusal of what the endpoint does not take, and with the answer of its path if there is
+// no such thing.
+func (e *endpoint) within() func(*exchange) error {
+	serve, named := e.serve, identifiers[e.lastParameter()]
+	if !e.bare && !e.empty && named.absent == nil {
+		return serve
+	}
+	return func(x *exchange) (err error) {
+		switch {
+		case e.bare:
+			err = x.noQuery()
+		case e.empty:
+			err = x.nothingElse()
+		}
+		if err == nil {
+			err = serve(x)
+		}
+		if named.absent != nil {
+			return orAbsent(err, named.absent)
+		}
+		return err
+	}
+}
+
+func (e *endpoint) lastParameter() string {
+	name, _, _ := strings.Cut(e.path[strings.LastIndexByte(e.path, '{')+1:], "}")
+	return name
 }
 
 // answers reports whether the endpoint answers a method: its own, and HEAD where GET needs no key (S3).

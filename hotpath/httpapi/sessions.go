@@ -89,22 +89,19 @@ func (a *API) getSessions(x *exchange) error {
 		return err
 	}
 	return listing[audit.Session, wire.Session]{
-		page: sessions, form: sessionForm, record: sessionOf, position: func(s *audit.Session) string { return string(s.ID[:]) },
+		page: sessions, record: sessionOf, position: func(s *audit.Session) string { return string(s.ID[:]) },
 		more: more, filters: filters,
 	}.answer(x)
 }
 
 // deleteSession answers DELETE /v1/sessions/{session_id}.
 func (a *API) deleteSession(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
-	id, err := x.pathID("session_id", spend.PrefixSession, errSessionNotFound)
+	id, err := x.pathID("session_id")
 	if err != nil {
 		return err
 	}
 	if err := a.authorizer.EndSession(x.context(), a.adminActor(x), id); err != nil {
-		return orAbsent(err, errSessionNotFound)
+		return err
 	}
 	return x.answerNothing()
 }

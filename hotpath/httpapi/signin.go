@@ -83,7 +83,7 @@ func (a *API) getConsoleSession(x *exchange) error {
 	if a.signIn != nil {
 		shown = wire.ConsoleSession{SignIn: &a.signIn.Label, Origin: a.signIn.origin, Session: x.hasSession()}
 	}
-	return respond(x, 200, consoleSessionForm, shown)
+	return respond(x, 200, shown)
 }
 
 // setCookie sets one that lasts for so many seconds; 0 deletes it.
@@ -179,7 +179,7 @@ func (a *API) endSignIn(x *exchange) error {
 func (a *API) takeOver(x *exchange) error {
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 	var code, verifier string
-	err := x.decode(func(r *reader) error {
+	err := x.decode(func(r *reader) {
 		for r.next() {
 			switch r.name {
 			case "code":
@@ -190,7 +190,6 @@ func (a *API) takeOver(x *exchange) error {
 				r.unknown()
 			}
 		}
-		return r.faults.Err()
 	})
 	if err != nil {
 		return err
@@ -205,7 +204,7 @@ func (a *API) takeOver(x *exchange) error {
 		}
 		return err
 	}
-	return respond(x, 200, takenOverForm, wire.TakenOver{Session: token})
+	return respond(x, 200, wire.TakenOver{Session: token})
 }
 
 // failPage answers with an error that a person sees.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,10 +28,16 @@ func (a *API) postSimulate(x *exchange) error {
 		mode = modeDemo
 	}
 	var s simulation
-	err := x.decode(func(r *reader) error { return decodeSimulation(r, &s, x.demo) })
-	faults, only := errors.AsType[spend.Faults](err)
-	if err != nil && (!only || s.rules == "" || x.demo) {
+	faults, err := x.decodeMore(func(r *reader) { decodeSimulation(r, &s, x.demo) })
+	switch {
+	case err != nil:
 		return err
+	case x.demo && s.count > maxDemoActions:
+		return errDemoLimit
+	case s.rules == "" || x.demo:
+		if err := faults.Err(); err != nil {
+			return err
+		}
 	}
 	request := x.request()
 	request.PaymentKeys = s.paymentKeys
@@ -51,7 +56,7 @@ func (a *API) postSimulate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return respond(x, 200, simulationForm, shownSimulation(mode, s.policyID, version, checks))
+	return respond(x, 200, shownSimulation(mode, s.policyID, version, checks))
 }
 
 // simulation is the body of POST /v1/simulate.
@@ -59,32 +64,27 @@ type simulation struct {
 	policyID string
 	rules    string // JSON, in place of the rules of the latest version; empty: the latest version judges
 	actions  []*spend.Action
+	count    int // of the actions, also of those that were too many
 	// paymentKeys are those of the actions; "" for none.
 	paymentKeys []string
 }
 
-// decodeSimulation reads it. More than limit actions are a fault, or
-// errDemoLimit in demo mode, which wins over other faults.
-func decodeSimulation(r *reader, s *simulation, demo bool) error {
+// decodeSimulation reads it. More than limit actions are a fault, except in demo mode.
+func decodeSimulation(r *reader, s *simulation, demo bool) {
 	limit := maxActions
 	if demo {
 		limit = maxDemoActions
 	}
-	present, count := false, 0
+	present := false
 	for r.next() {
 		switch r.name {
 		case "policy_id":
 			s.policyID = r.text()
 		case "rules":
-			if r.kind() == jsontext.KindNull {
-				r.skip()
-				continue
-			}
-			rules, _ := jsontext.AppendFormat(nil, r.value(), jsontext.PreserveRawStrings(true))
-			s.rules = string(rules)
+			s.rules = r.optionalRules()
 		case "actions":
 			if present = r.kind() != jsontext.KindNull; present {
-				count = r.actions(s, limit)
+				s.count = r.actions(s, limit)
 			}
 		default:
 			r.unknown()
@@ -101,15 +101,20 @@ func decodeSimulation(r *reader, s *simulation, demo bool) error {
 	switch {
 	case !present:
 		r.missing("actions", 0)
-	case count == 0 && !faulted(r.faults, "actions"):
+	case s.count == 0 && !faulted(r.faults, "actions"):
 		r.fault("actions", "must have at least 1 action")
-	case count > limit && !demo:
+	case s.count > limit && !demo:
 		r.fault("actions", "must have at most "+strconv.Itoa(limit)+" actions")
 	}
-	if demo && count > limit {
-		return errDemoLimit
+}
+
+// optionalRules returns rules as they were sent, compact; empty for null.
+func (r *reader) optionalRules() string {
+	if r.kind() == jsontext.KindNull {
+		r.skip()
+		return ""
 	}
-	return r.faults.Err()
+	return r.compact()
 }
 
 // actions reads the array and counts its elements; those beyond the limit are

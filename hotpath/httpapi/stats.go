@@ -33,7 +33,7 @@ func (a *API) getStats(x *exchange) error {
 		return err
 	}
 	x.out = slices.Grow(x.out, int(query.Until.Sub(query.From)/query.Step)*bucketBytes)
-	return respond(x, 200, statsForm, statsOf(&query, step, counts))
+	return respond(x, 200, statsOf(&query, step, counts))
 }
 
 // queryStats reads the query of GET /v1/stats: the steps that from and to lie in are
@@ -63,8 +63,6 @@ func queryStats(query []byte) (q audit.CountQuery, step string, err error) {
 	}
 	return q, step, faults.Err()
 }
-
-var statsForm = wire.NewForm[wire.Stats]()
 
 // statsOf returns every step of the range, also those without checks.
 func statsOf(q *audit.CountQuery, step string, counts []audit.CheckCount) wire.Stats {

@@ -8,8 +8,6 @@ import (
 	"spendgate/hotpath/wire"
 )
 
-var sumsForm = wire.NewForm[wire.Sums]()
-
 // getSums answers GET /v1/sums (S55).
 func (a *API) getSums(x *exchange) error {
 	query, err := querySums(x.query())
@@ -17,11 +15,7 @@ func (a *API) getSums(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	sums, err := a.store.CheckSums(x.readContext(), query)
-	if err != nil {
-		return err
-	}
-	return respond(x, 200, sumsForm, sumsOf(sums))
+	return reply(x, 200, sumsOf)(a.store.CheckSums(x.readContext(), query))
 }
 
 // querySums reads the query of GET /v1/sums.

@@ -18,7 +18,7 @@ func (a *API) getViolations(x *exchange) error {
 		return err
 	}
 	return listing[audit.Violation, wire.Violation]{
-		page: page.Violations, form: violationForm, record: violationOf,
+		page: page.Violations, record: violationOf,
 		position: func(v *audit.Violation) string { return string(v.ID[:]) }, more: page.More, filters: filters, total: &page.Total,
 	}.answer(x)
 }

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-
 	"github.com/valyala/fasthttp"
 
 	"spendgate/audit"
@@ -21,7 +19,7 @@ const (
 // postWebhook answers POST /v1/webhooks. Events from now on are delivered to it.
 func (a *API) postWebhook(x *exchange) error {
 	var change audit.WebhookChange
-	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, newWebhook) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeWebhook(r, &change, newWebhook) }); err != nil {
 		return err
 	}
 	w, secret, err := a.authorizer.CreateWebhook(x.readContext(), a.adminActor(x), change)
@@ -29,7 +27,7 @@ func (a *API) postWebhook(x *exchange) error {
 		return err
 	}
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	return respond(x, 201, webhookForm, webhookOf(w, secret))
+	return respond(x, 201, webhookOf(w, secret))
 }
 
 // webhookBody is the kind of a body.
@@ -41,7 +39,7 @@ const (
 )
 
 // decodeWebhook reads the body of POST /v1/webhooks, or of PATCH, whose members may all be left out.
-func decodeWebhook(r *reader, c *audit.WebhookChange, body webhookBody) error {
+func decodeWebhook(r *reader, c *audit.WebhookChange, body webhookBody) {
 	for r.next() {
 		switch {
 		case r.name == memberURL:
@@ -83,112 +81,68 @@ func decodeWebhook(r *reader, c *audit.WebhookChange, body webhookBody) error {
 	case c.Empty() && len(r.faults) == 0:
 		r.fault(memberURL, "or event_types or status is required: there is nothing to change")
 	}
-	return r.faults.Err()
 }
 
 // getWebhooks answers GET /v1/webhooks. There are so few that all are one page.
 func (a *API) getWebhooks(x *exchange) error {
-	if err := x.noQuery(); err != nil {
-		return err
-	}
 	all, err := a.store.ListWebhooks(x.readContext())
 	if err != nil {
 		return err
 	}
-	total := int64(len(all))
-	record := func(w *audit.Webhook) wire.Webhook { return webhookOf(w, "") }
-	return listing[audit.Webhook, wire.Webhook]{page: all, form: webhookForm, record: record, total: &total}.answer(x)
-}
-
-// webhookOf reads a request that has no body and names a webhook in its path.
-func (x *exchange) webhookOf() (id spend.ID, err error) {
-	if err := x.nothingElse(); err != nil {
-		return id, err
-	}
-	return x.webhookID()
-}
-
-func (x *exchange) webhookID() (spend.ID, error) {
-	return x.pathID("webhook_id", spend.PrefixWebhook, errWebhookNotFound)
-}
-
-// nothingElse refuses a query and a body that has members.
-func (x *exchange) nothingElse() error {
-	return x.decodeOptional(func(r *reader) error {
-		for r.next() {
-			r.unknown()
-		}
-		return r.faults.Err()
-	})
-}
-
-// decodeOptional is decode of a body that may be left out.
-func (x *exchange) decodeOptional(read func(*reader) error) error {
-	if len(bytes.TrimSpace(x.body)) == 0 {
-		return x.noQuery()
-	}
-	return x.decode(read)
+	return listing[audit.Webhook, wire.Webhook]{page: all, record: shownWebhook, total: new(int64(len(all)))}.answer(x)
 }
 
 // getWebhook answers GET /v1/webhooks/{webhook_id}.
 func (a *API) getWebhook(x *exchange) error {
-	id, err := x.webhookOf()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
-	w, err := a.store.Webhook(x.readContext(), id)
-	if err != nil {
-		return orAbsent(err, errWebhookNotFound)
-	}
-	return respond(x, 200, webhookForm, webhookOf(w, ""))
+	return reply(x, 200, shownWebhook)(a.store.Webhook(x.readContext(), id))
 }
 
 // patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
 func (a *API) patchWebhook(x *exchange) error {
 	var change audit.WebhookChange
-	if err := x.decode(func(r *reader) error { return decodeWebhook(r, &change, changedWebhook) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeWebhook(r, &change, changedWebhook) }); err != nil {
 		return err
 	}
-	id, err := x.webhookID()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
-	w, err := a.authorizer.UpdateWebhook(x.readContext(), a.adminActor(x), id, change)
-	if err != nil {
-		return orAbsent(err, errWebhookNotFound)
-	}
-	return respond(x, 200, webhookForm, webhookOf(w, ""))
+	return reply(x, 200, shownWebhook)(a.authorizer.UpdateWebhook(x.readContext(), a.adminActor(x), id, change))
 }
 
 // postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
 func (a *API) postRotate(x *exchange) error {
-	id, err := x.webhookOf()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
 	w, secret, err := a.authorizer.RotateWebhook(x.readContext(), a.adminActor(x), id)
 	if err != nil {
-		return orAbsent(err, errWebhookNotFound)
+		return err
 	}
 	x.ctx.Response.Header.Set(fasthttp.HeaderCacheControl, "no-store")
-	return respond(x, 200, webhookForm, webhookOf(w, secret))
+	return respond(x, 200, webhookOf(w, secret))
 }
 
 // deleteWebhook answers DELETE /v1/webhooks/{webhook_id}.
 func (a *API) deleteWebhook(x *exchange) error {
-	id, err := x.webhookOf()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
 	if err := a.authorizer.DeleteWebhook(x.readContext(), a.adminActor(x), id); err != nil {
-		return orAbsent(err, errWebhookNotFound)
+		return err
 	}
 	return x.answerNothing()
 }
 
 // getDeliveries answers GET /v1/webhooks/{webhook_id}/deliveries.
 func (a *API) getDeliveries(x *exchange) error {
-	id, err := x.webhookID()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
@@ -205,38 +159,38 @@ func (a *API) getDeliveries(x *exchange) error {
 	}
 	ctx := x.readContext()
 	if _, err := a.store.Webhook(ctx, id); err != nil {
-		return orAbsent(err, errWebhookNotFound)
+		return err
 	}
 	page, more, err := a.store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Failed: failed, Before: before, Limit: limit})
 	if err != nil {
 		return err
 	}
 	return listing[audit.Delivery, wire.Delivery]{
-		page: page, form: deliveryForm, record: deliveryOf, position: func(d *audit.Delivery) string { return string(d.ID[:]) },
+		page: page, record: deliveryOf, position: func(d *audit.Delivery) string { return string(d.ID[:]) },
 		more: more, filters: filters,
 	}.answer(x)
 }
 
 // postRetry answers POST /v1/webhooks/{webhook_id}/retry.
 func (a *API) postRetry(x *exchange) error {
-	id, err := x.webhookOf()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
 	waiting, err := a.authorizer.RetryWebhook(x.readContext(), id)
 	if err != nil {
-		return orAbsent(err, errWebhookNotFound)
+		return err
 	}
-	return respond(x, fasthttp.StatusAccepted, retriedForm, wire.Retried{WebhookID: id.Text(spend.PrefixWebhook), Retried: waiting})
+	return respond(x, fasthttp.StatusAccepted, wire.Retried{WebhookID: id.Text(spend.PrefixWebhook), Retried: waiting})
 }
 
 // postReplay answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay.
 func (a *API) postReplay(x *exchange) error {
-	id, err := x.webhookOf()
+	id, err := x.pathID("webhook_id")
 	if err != nil {
 		return err
 	}
-	delivery, err := x.pathID("delivery_id", spend.PrefixDelivery, errDeliveryNotFound)
+	delivery, err := x.pathID("delivery_id")
 	if err != nil {
 		return err
 	}
@@ -244,9 +198,5 @@ func (a *API) postReplay(x *exchange) error {
 	if _, err := a.store.Webhook(ctx, id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	d, err := a.authorizer.ReplayDelivery(ctx, id, delivery)
-	if err != nil {
-		return orAbsent(err, errDeliveryNotFound)
-	}
-	return respond(x, fasthttp.StatusAccepted, deliveryForm, deliveryOf(d))
+	return reply(x, fasthttp.StatusAccepted, deliveryOf)(a.authorizer.ReplayDelivery(ctx, id, delivery))
 }

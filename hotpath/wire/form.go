@@ -6,11 +6,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"spendgate/audit/spend"
 )
 
-// Form writes structures of type T as JSON.
+// Append appends v as JSON, by the tags of its type. textAmounts has the members named amount as strings, as
+// Prefer: amounts=string asks.
+func Append[T any](dst []byte, v *T, textAmounts bool) []byte {
+	t := reflect.TypeFor[T]()
+	write, known := writers.Load(t)
+	if !known {
+		write, _ = writers.LoadOrStore(t, writerOf(t))
+	}
+	return Form[T]{write.(writer)}.Append(dst, v, textAmounts)
+}
+
+// writers are those of the types that were written before.
+var writers sync.Map
+
+// Form is what Append looks up, for structures that are written for every check.
 type Form[T any] struct {
 	write writer
 }
@@ -30,8 +45,7 @@ type member struct {
 // NewForm reads the tags of T.
 func NewForm[T any]() Form[T] { return Form[T]{writerOf(reflect.TypeFor[T]())} }
 
-// Append appends v. textAmounts has the members named amount as strings, as Prefer: amounts=string
-// asks.
+// Append is the function Append.
 func (f Form[T]) Append(dst []byte, v *T, textAmounts bool) []byte {
 	return f.write(dst, reflect.ValueOf(v).Elem(), textAmounts)
 }

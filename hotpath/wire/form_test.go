@@ -9,7 +9,7 @@ import (
 )
 
 func appended[T any](v T, textAmounts bool) string {
-	return string(NewForm[T]().Append(nil, &v, textAmounts))
+	return string(Append(nil, &v, textAmounts))
 }
 
 func TestForm(t *testing.T) {

@@ -165,7 +165,7 @@ func isBool(s string) bool {
 
 func keysList(flags *flag.FlagSet) cli.Action {
 	return cli.List(flags, cli.AdminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Key, error] {
-		return api.AllKeys(ctx, client.KeyQuery{Limit: 100})
+		return api.AllKeys(ctx)
 	}, writeKeys)
 }
 

@@ -38,7 +38,7 @@ func allBudgets(ctx context.Context, api *client.Client, q client.BudgetQuery) i
 		return api.AllBudgets(ctx, q)
 	}
 	return func(yield func(client.Budget, error) bool) {
-		for policy, err := range api.AllPolicies(ctx, client.PolicyQuery{Limit: 100}) {
+		for policy, err := range api.AllPolicies(ctx) {
 			if err != nil {
 				yield(client.Budget{}, err)
 				return

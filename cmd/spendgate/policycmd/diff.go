@@ -79,7 +79,7 @@ func policiesList(flags *flag.FlagSet) cli.Action {
 			return err
 		}
 		if *path == "" {
-			return cli.PrintAll(p, api.AllPolicies(ctx, client.PolicyQuery{Limit: 100}), false, writePolicies)
+			return cli.PrintAll(p, api.AllPolicies(ctx), false, writePolicies)
 		}
 		out := cli.NewTable(p.Stdout)
 		fmt.Fprintln(out, "POLICY ID\tVERSION\tUPDATED\tSTATE\tFILE")
@@ -120,7 +120,7 @@ func policiesVersions(flags *flag.FlagSet) cli.Action {
 		if err != nil {
 			return err
 		}
-		return cli.PrintAll(p, api.AllPolicyVersions(ctx, id, client.PolicyQuery{Limit: 100}), *asJSON, writeVersions)
+		return cli.PrintAll(p, api.AllPolicyVersions(ctx, id), *asJSON, writeVersions)
 	}
 }
 
