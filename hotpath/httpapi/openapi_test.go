@@ -92,7 +92,7 @@ func TestTheDocumentHasEveryRuleType(t *testing.T) {
 	}
 }
 
-// The document has a schema for each type of events, and the reasons that there are.
+// The document has a schema for each type of events, and the reasons and flags that there are.
 func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 	schemas := describe(t).doc.Components.Schemas
 	event := schemas["Event"].Value
@@ -100,6 +100,7 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 		t.Errorf("Event has %d types, want %d", len(event.OneOf), len(audit.EventTypes()))
 	}
 	var types, reasons []any
+	flags := []any{"exceeded", "exceeded_pending", "unapproved"}
 	for _, name := range audit.EventTypes() {
 		types = append(types, string(name))
 		if one := schemas[path.Base(event.Discriminator.Mapping[string(name)].Ref)]; one == nil ||
@@ -116,6 +117,15 @@ func TestTheDocumentHasEveryEventTypeAndReason(t *testing.T) {
 	}
 	if documented := schemas["ReasonCode"].Value.Enum; !slices.Equal(documented, reasons) {
 		t.Errorf("ReasonCode is %s, want %s", documented, reasons)
+	}
+	source = must.Get(os.ReadFile("../../audit/spend/payment_text.go"))(t)
+	for _, found := range regexp.MustCompile(`\bFlag = "(\w+)"`).FindAllSubmatch(source, -1) {
+		flags = append(flags, string(found[1]))
+	}
+	for _, of := range []string{"Outcome", "OutcomeEvent"} {
+		if documented := schemas[of].Value.Properties["flags"].Value.Items.Value.Enum; !slices.Equal(documented, flags) {
+			t.Errorf("flags of %s are %s, want %s", of, documented, flags)
+		}
 	}
 	// So has the console, whose filters offer them.
 	for file, names := range map[string][]any{"events.js": types, "checks.js": reasons} {

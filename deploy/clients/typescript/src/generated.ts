@@ -21,6 +21,8 @@ export interface components {
         CheckID: string;
         /** @enum {string} */
         OutcomeStatus: "executed" | "failed" | "voided";
+        /** @enum {string} */
+        OutcomeFlag: "exceeded" | "exceeded_pending" | "unapproved" | "lapsed" | "stopped" | "replaced" | "superseded" | "unredeemed" | "paid_twice";
         RedemptionID: string;
         /** @description The action_hash, or the action as it is about to be carried out. All fields but reason_text are compared; agent_id, policy_id and action_type may be left out. */
         RedeemRequest: {
@@ -123,7 +125,7 @@ export interface components {
              * @enum {string}
              */
             release: "none" | "pending" | "done";
-            flags: ("exceeded" | "exceeded_pending" | "unapproved" | "lapsed" | "stopped" | "replaced" | "superseded" | "unredeemed" | "paid_twice")[];
+            flags: components["schemas"]["OutcomeFlag"][];
             principal: string;
             key_id: string;
             at: components["schemas"]["Timestamp"];
@@ -1509,6 +1511,7 @@ export type Amount = components['schemas']['Amount'];
 export type Sum = components['schemas']['Sum'];
 export type CheckId = components['schemas']['CheckID'];
 export type OutcomeStatus = components['schemas']['OutcomeStatus'];
+export type OutcomeFlag = components['schemas']['OutcomeFlag'];
 export type RedemptionId = components['schemas']['RedemptionID'];
 export type RedeemRequest = components['schemas']['RedeemRequest'];
 export type Redemption = components['schemas']['Redemption'];

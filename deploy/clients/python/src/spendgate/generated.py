@@ -14,6 +14,7 @@ __all__ = [
     "Decision",
     "Confidence",
     "OutcomeStatus",
+    "OutcomeFlag",
     "ApprovalStatus",
     "GrantStatus",
     "BacktestStatus",
@@ -81,6 +82,7 @@ ActionType = Literal["refund", "credit", "discount", "spend"]
 Decision = Literal["allow", "block", "escalate"]
 Confidence = Literal["high", "medium", "low"]
 OutcomeStatus = Literal["executed", "failed", "voided"]
+OutcomeFlag = Literal["exceeded", "exceeded_pending", "unapproved", "lapsed", "stopped", "replaced", "superseded", "unredeemed", "paid_twice"]
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "used", "withdrawn"]
 GrantStatus = Literal["pending", "open", "revoked", "ended"]
 BacktestStatus = Literal["queued", "running", "succeeded", "failed", "canceled"]
@@ -158,7 +160,7 @@ class Outcome(Replayable):
     note: str | None = None
     # Whether the report gave something back; pending: it waits for a report by a key with outcomes:release.
     release: str
-    flags: list[str]
+    flags: list[OutcomeFlag]
     principal: str
     key_id: str
     at: datetime
