@@ -48,6 +48,9 @@ func (w *changeWalk) freeze(c Change) error {
 	switch c.Kind {
 	case audit.FreezeCreated:
 		w.freezes = append(w.freezes, frozenTime{id: c.Subject, seq: c.Seq, scope: f.Scope.Folded(), from: c.At, until: f.Until})
+		if string(fields[changeActor]) == "system" {
+			w.restores = append(w.restores, c.Seq)
+		}
 	case audit.FreezeIsReleased, audit.FreezeEnded:
 		for i := range w.freezes {
 			if known := &w.freezes[i]; known.id == c.Subject && known.end == 0 {
@@ -120,16 +123,17 @@ func (s *slice) passesFreezes(id spend.ID, c *course) {
 // passesStops names a redemption of the current row that a stop of its key stopped, and a void for a stop that there was not:
 // what was allowed before a stop is not redeemed after it (S87).
 func (s *slice) passesStops(c *course) {
-	stopped := func(o *spend.Outcome) bool {
-		judged := stopsOf(s.fields)
-		return slices.ContainsFunc(s.keyStops[string(s.fields[chain.FieldKeyID])], func(stop int64) bool {
-			return judged < stop && stop <= o.Fence.Stops
-		})
-	}
+	stopped := func(o *spend.Outcome) bool { return s.stoppedBefore(o, s.keyStops[string(s.fields[chain.FieldKeyID])]) }
 	if c.redeemed != nil && stopped(c.redeemed) {
 		s.stray(c.redeemed, "the key that was allowed it had been deactivated")
 	}
 	if c.stopped != nil && !stopped(c.stopped) {
 		s.stray(c.stopped, "the key that was allowed it had not been deactivated")
 	}
+}
+
+// stoppedBefore reports whether one of the stops came after the current row was judged and before the step.
+func (s *slice) stoppedBefore(o *spend.Outcome, stops []int64) bool {
+	judged := stopsOf(s.fields)
+	return slices.ContainsFunc(stops, func(stop int64) bool { return judged < stop && stop <= o.Fence.Stops })
 }

@@ -254,6 +254,13 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	former := p.becomes(c, "executed", 0)
 	former.Principal = "renamed"
 	act(tr.t, tr.writer.AppendOutcome(former).Final())
+	p = begin("lapsed early, since it is from before a restore")
+	c = p.allowed()
+	f, _, err := tr.store.CreateFreeze(tr.t.Context(), audit.Restorer(), audit.RestoreFreeze())
+	act(tr.t, err)
+	tr.thaw(f.ID)
+	p.fence.Stops = tr.lastStop()
+	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "voided", 0, spend.FlagLapsed)).Final())
 	p, own := begin("under two payments"), begin("of an executor")
 	own.Namespace = "PSP"
 	for range 2 {

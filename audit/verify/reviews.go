@@ -47,6 +47,7 @@ func newReviews() reviews {
 
 // Positions in chain.Changes.
 const (
+	changeActor   = 4
 	changeKeyID   = 5
 	changeDetails = 11
 )

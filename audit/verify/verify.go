@@ -111,6 +111,7 @@ type verifier struct {
 	freezes      []frozenTime
 	grants       grants
 	keyStops     map[string][]int64 // by key_id, the changes that stopped what the key was allowed (S87)
+	restores     []int64            // the freezes after which nothing from before is redeemed (G14)
 
 	approvals approvals
 	feed      keptFeed

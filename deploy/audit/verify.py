@@ -284,6 +284,7 @@ class Verifier:
         self.granters = {}  # key_id to the changes after which the key may grant, and before which it might not
         self.key_stops = {}  # key_id to the changes that stopped what the key was allowed
         self.freezes = {}  # freeze_id to what is frozen, since when and until when
+        self.restores = []  # the freezes after which nothing from before is redeemed
         self.grants = {}  # counter_id to its grants: window, what they add, until when, and who made which change of them
         self.stops = []  # number and time of each change of a grant or a key
         self.rulings = {}  # approval_id to its changes
@@ -1135,6 +1136,7 @@ class Verifier:
         if fields[1] == b"freeze.created":
             until = said.get("until_ms")
             self.freezes[fields[2]] = [*scope[0], integer(fields[10]), until and until * 1000 - EPOCH, integer(fields[0]), 0, 0]
+            self.restores += [integer(fields[0])] if fields[4] == b"system" else []
         elif fields[1] in (b"freeze.released", b"freeze.ended") and fields[2] in self.freezes and not self.freezes[fields[2]][6]:
             self.freezes[fields[2]][5:] = integer(fields[10]), integer(fields[0])
 
@@ -1322,10 +1324,15 @@ class Verifier:
             if not fields:
                 continue
             terms = self.terms.get((fields[17], fields[5]))
+
+            def before(o, stops, judged=integer(fields[37] or b"")):
+                return any(judged < s <= integer(o[17] or b"") for s in stops)
+
             for o, wrong in (redeemed, True), (ended, False):
-                if o and wrong == any(integer(fields[37] or b"") < s <= integer(o[17] or b"") for s in self.key_stops.get(fields[29], ())):
+                if o and wrong == before(o, self.key_stops.get(fields[29], ())):
                     found.append((check, "inserted", f"outcome {o[0].hex()}"))
-            if lapsed and terms is not None and at(lapsed[0]) < at(check) + terms.get("within_minutes", 15) * minute - minute:
+            early = lapsed and terms is not None and at(lapsed[0]) < at(check) + terms.get("within_minutes", 15) * minute - minute
+            if early and not before(lapsed, self.restores):
                 found.append((check, "inserted", f"outcome {lapsed[0].hex()}"))
             elif lapsed and terms is not None and not terms.get("required") and fields[38:39] in ([], [None]):
                 found.append((check, "inserted", f"outcome {lapsed[0].hex()}"))
