@@ -42,6 +42,7 @@ const (
 	PolicyForced  ChangeKind = "policy.forced" // the version was created against the one before, by the admin
 	KeyCreated    ChangeKind = "key.created"
 	KeyChanged    ChangeKind = "key.changed"
+	KeyExpiring   ChangeKind = "key.expiring" // the key is as it was
 
 	ApprovalGiven  ChangeKind = "approval.approved"
 	ApprovalDenial ChangeKind = "approval.denied"
@@ -74,8 +75,8 @@ const (
 // ChangeKinds returns all kinds.
 func ChangeKinds() []ChangeKind {
 	return []ChangeKind{
-		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, ApprovalGiven,
-		ApprovalDenial, ApprovalExpiry, ApprovalReopening, ApprovalWithdrawal,
+		PolicyCreated, DraftPut, DraftDeleted, DraftPromoted, DraftApproved, DraftRejected, PolicyForced, KeyCreated, KeyChanged, KeyExpiring,
+		ApprovalGiven, ApprovalDenial, ApprovalExpiry, ApprovalReopening, ApprovalWithdrawal,
 		FreezeCreated, FreezeReleaseApproved, FreezeIsReleased, FreezeForced, FreezeEnded, GrantCreated, GrantApproved, GrantRevoked,
 		WebhookCreated, WebhookChanged, WebhookDeleted, EventsRemoved, PaymentsRemoved, ZonesChanged,
 	}

@@ -68,7 +68,7 @@ func (q *EventQuery) selects(r *EventRow) bool {
 	switch {
 	case q.Types != nil && !slices.Contains(q.Types, r.Type):
 		return false
-	case r.Type == EventKeyChanged:
+	case r.Type == EventKeyChanged, r.Type == EventKeyExpiring:
 		return q.PolicyIDs == nil && q.AgentIDs == nil
 	case q.PolicyIDs != nil && !slices.Contains(q.PolicyIDs, r.PolicyID):
 		return false

@@ -27,6 +27,7 @@ const (
 	EventDraftApproved         EventType = "policy.draft_approved"
 	EventDraftRejected         EventType = "policy.draft_rejected"
 	EventKeyChanged            EventType = "key.changed" // or created
+	EventKeyExpiring           EventType = "key.expiring"
 	EventCheckRedeemed         EventType = "check.redeemed"
 	EventCheckInDoubt          EventType = "check.in_doubt"
 	EventCheckTakenOver        EventType = "check.taken_over"
@@ -86,6 +87,7 @@ var eventTypes = [...]eventType{
 	{EventDraftApproved, SourceChange, (*eventSources).change},
 	{EventDraftRejected, SourceChange, (*eventSources).change},
 	{EventKeyChanged, SourceChange, (*eventSources).change},
+	{EventKeyExpiring, SourceChange, (*eventSources).change},
 	{EventCheckRedeemed, SourceOutcome, (*eventSources).outcome},
 	{EventCheckInDoubt, SourceOutcome, (*eventSources).outcome},
 	{EventCheckTakenOver, SourceOutcome, (*eventSources).outcome},

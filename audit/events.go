@@ -64,7 +64,7 @@ type Event struct {
 	Approval   *ApprovalEvent
 	Outcome    *spend.Outcome // of outcome.*, and the step of check.*
 	Exhaustion *Exhaustion
-	Change     *Change // of policy.created and key.changed
+	Change     *Change // of what happened to a policy, a key, a freeze or a grant
 }
 
 // ApprovalEvent is an approval at one of its events.

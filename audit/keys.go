@@ -19,6 +19,9 @@ type Keys interface {
 	// about an approval that it might not decide about before, reopens the approvals that the key approved. After one
 	// by which a key may grant that might not before, what it granted before counts no more (S91).
 	UpdateKey(ctx context.Context, by Actor, id spend.ID, change KeyChange) (*Key, error)
+	// RecordExpiring records, once for each time of expiry, that a key expires soon: unless it was deactivated meanwhile, or
+	// expires at another time. It raises the generation, and leaves the key as it is.
+	RecordExpiring(ctx context.Context, k *Key) error
 	// CountStopped counts what a stop of a key stopped, of the checks since a time.
 	CountStopped(ctx context.Context, keyID string, stop int64, since time.Time) (Stopped, error)
 	// ListKeys returns a page, newest first, below the ID before (zero begins

@@ -18,6 +18,7 @@ func eventTests() []test {
 		{"EventsAreThere", eventsAreThere},
 		{"EventsAreBound", eventsAreBound},
 		{"EventsRace", eventsRace},
+		{"KeyExpires", keyExpires},
 		{"BudgetsExhaust", budgetsExhaust},
 		{"BudgetsExhaustAgain", budgetsExhaustAgain},
 		{"BudgetsNotify", budgetsNotify},
@@ -71,11 +72,12 @@ func mustHappen(t testing.TB, when string, events []audit.Event, want ...audit.E
 	}
 }
 
-// happenElsewhere are the types of which one happens in budgetsExhaust, budgetsNotify, changesForced and changesRejected.
+// happenElsewhere are the types of which one happens in budgetsExhaust, budgetsNotify, keyExpires, changesForced
+// and changesRejected.
 func happenElsewhere() []audit.EventType {
 	return []audit.EventType{
 		audit.EventBudgetExhausted, audit.EventBudgetThreshold, audit.EventPolicyForced, audit.EventDraftApproved,
-		audit.EventDraftSubmitted, audit.EventDraftRejected,
+		audit.EventDraftSubmitted, audit.EventDraftRejected, audit.EventKeyExpiring,
 	}
 }
 

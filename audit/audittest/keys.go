@@ -2,9 +2,11 @@ package audittest
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -228,4 +230,58 @@ func pagePasses(t *testing.T, s Subject) {
 
 func livePass(c *spend.Check) audit.LivePass {
 	return audit.LivePass{Fingerprint: c.Fingerprint, CheckID: c.ID, Effect: c.Decision.Effect, Pass: c.Pass}
+}
+
+// keyExpires: of each time at which a key expires there is one event, however many nodes record it, and none of a key that is
+// deactivated or expires at another time meanwhile.
+func keyExpires(t *testing.T, s Subject) {
+	key := newKey()
+	key.Grants.ExpiresAt = now().Add(5 * 24 * time.Hour).Truncate(time.Millisecond)
+	must(t, s.CreateKey(t.Context(), actor(), key))
+	before, err := s.KeyByHash(t.Context(), key.Hash)
+	must(t, err)
+	var events []audit.Event
+	expires := func(when string, k *audit.Key, want int) {
+		t.Helper()
+		var nodes sync.WaitGroup
+		for range 4 {
+			nodes.Go(func() {
+				if err := s.RecordExpiring(t.Context(), k); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		nodes.Wait()
+		if events, _ = feed(t, s, audit.EventQuery{Types: []audit.EventType{audit.EventKeyExpiring}}); len(events) != want {
+			t.Fatalf("%s: %d events, want %d", when, len(events), want)
+		}
+	}
+	change := func(c audit.KeyChange) *audit.Key {
+		t.Helper()
+		changed, err := s.UpdateKey(t.Context(), actor(), key.ID, c)
+		must(t, err)
+		return changed
+	}
+	later := func(d time.Duration) audit.KeyChange {
+		g := spend.Grants{ExpiresAt: key.Grants.ExpiresAt.Add(d)}
+		return audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: []string{spend.MemberExpiresAt}}}
+	}
+	expires("soon", key, 1)
+	kept, err := s.KeyByHash(t.Context(), key.Hash)
+	must(t, err)
+	if c := events[0].Change; c.Subject != key.ID.Text(spend.PrefixKey) || c.By.Kind() != "system" || !reflect.DeepEqual(kept, before) {
+		t.Errorf("recorded %+v of %+v", c, kept)
+	}
+	for _, q := range []audit.EventQuery{{PolicyIDs: []string{"p-0"}}, {AgentIDs: []string{"a-7"}}} {
+		if bound, _ := feed(t, s, q); len(bound) > 0 {
+			t.Errorf("a bound key sees %v", typesOf(bound))
+		}
+	}
+	changed := change(later(time.Hour))
+	expires("at another time meanwhile", key, 1)
+	expires("later", changed, 2)
+	expires("as before", change(later(0)), 2)
+	changed = change(later(2 * time.Hour))
+	change(audit.KeyChange{Active: new(false)})
+	expires("deactivated", changed, 2)
 }

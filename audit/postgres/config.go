@@ -66,6 +66,12 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 	return orNil(k, err)
 }
 
+// RecordExpiring implements audit.Keys.
+func (s *Store) RecordExpiring(ctx context.Context, k *audit.Key) error {
+	return s.control(ctx, "cannot record that key "+k.ID.Text(spend.PrefixKey)+" expires", nil,
+		byActor("SELECT record_expiring($1, $2, ", audit.Actor{}, k.ID[:], k.Grants.Text()))
+}
+
 // NoteKeyUses implements audit.Keys. The rows are locked in one order, so that
 // nodes that note the same keys do not deadlock.
 func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {

@@ -480,11 +480,11 @@ BEGIN
 END;
 CREATE TRIGGER budget_exhaustions_event AFTER INSERT ON budget_exhaustions
 BEGIN INSERT INTO events (source, type, policy_id, agent_id) VALUES (NEW.id, iif(NEW.percent = 100, 'budget.exhausted', 'budget.threshold'), NEW.policy_id, NEW.agent_id); END;
-CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed')
+CREATE TRIGGER changes_event AFTER INSERT ON changes WHEN NEW.kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed', 'key.expiring')
     OR NEW.kind = 'policy.draft_put' AND NEW.version IS NOT NULL
 BEGIN
     INSERT INTO events (source, type, policy_id) VALUES (unhex(format('%032x', NEW.seq)),
-        CASE WHEN NEW.kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN NEW.kind LIKE 'policy.%' THEN NEW.kind ELSE 'key.changed' END, iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
+        CASE WHEN NEW.kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN NEW.kind = 'key.created' THEN 'key.changed' ELSE NEW.kind END, iif(NEW.kind LIKE 'policy.%', NEW.subject, NULL));
 END;
 CREATE TRIGGER changes_stop_event AFTER INSERT ON changes WHEN NEW.kind IN ('freeze.created', 'freeze.release_approved', 'freeze.released', 'freeze.forced', 'freeze.ended',
     'grant.created', 'grant.approved', 'grant.revoked')

@@ -97,10 +97,10 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 		WHERE EXISTS (SELECT 1 FROM json_each(iif(json_valid(o.payment), o.payment, '{}'), '$.flags') WHERE value = 'paid_twice')
 		UNION ALL SELECT id, iif(percent = 100, 'budget.exhausted', 'budget.threshold'), policy_id, agent_id, at, NULL FROM budget_exhaustions
 		UNION ALL SELECT unhex(format('%032x', seq)),
-		CASE WHEN kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN kind LIKE 'policy.%' THEN kind ELSE 'key.changed' END,
+		CASE WHEN kind = 'policy.draft_put' THEN 'policy.draft_submitted' WHEN kind = 'key.created' THEN 'key.changed' ELSE kind END,
 		iif(kind LIKE 'policy.%', subject, NULL), NULL, at, NULL
 			FROM changes WHERE kind IN ('policy.created', 'policy.forced', 'policy.draft_approved', 'policy.draft_rejected', 'key.created',
-				'key.changed') OR kind = 'policy.draft_put' AND version IS NOT NULL
+				'key.changed', 'key.expiring') OR kind = 'policy.draft_put' AND version IS NOT NULL
 		UNION ALL SELECT unhex(format('%032x', seq)), kind, coalesce(said ->> '$.scope.policy_id', said ->> 'policy_id'),
 			coalesce(said ->> '$.scope.agent_id', said ->> 'agent_id'), at, NULL
 			FROM (SELECT seq, kind, at, iif(json_valid(details), details, '{}') AS said FROM changes)

@@ -17,6 +17,9 @@ func newFeed(t *testing.T) (tr *approvalTrail, capped *spend.Check) {
 	tr = newApprovalTrail(t)
 	tr.report()
 	tr.addKey()
+	expiring := &audit.Key{ID: spend.NewID(time.Now()), Active: true, Grants: spend.Grants{ExpiresAt: time.Now().Add(time.Hour)}}
+	must.Do(t, tr.store.CreateKey(t.Context(), audit.Actor{}, expiring))
+	must.Do(t, tr.store.RecordExpiring(t.Context(), expiring))
 	capped = tr.recordCapped(1, time.Now())
 	tr.exec("SELECT sequence_events(1000)")
 	if n := tr.count("events"); n < 30 || n != tr.count("event_state AS s JOIN events ON sequence <= s.last") {

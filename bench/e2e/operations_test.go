@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"spendgate/bench/fleet"
 	"spendgate/bench/must"
@@ -80,6 +81,26 @@ func (s *suite) operations(t *testing.T) {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(after)), func(have string) bool { return strings.HasPrefix(have, name) }) {
 			t.Errorf("there is no metric %s", name)
 		}
+	}
+}
+
+// S51: of a key that expires soon every node tells, in its metrics, and the feed once.
+func (s *suite) keyExpires(t *testing.T) {
+	soon := time.Now().Add(6 * 24 * time.Hour)
+	ok(t, must.Get(s.Nodes[0].Admin(s.AdminKey).Do(t.Context(), http.MethodPost, "/v1/keys", map[string]any{
+		"name": "expires", "rate_limit_rpm": 1, "expires_at": soon.UTC().Format(time.RFC3339),
+	}))(t), http.StatusCreated)
+	for _, n := range s.Nodes[:2] {
+		check(t, n.Client(s.key), s.action("1")) // the node reads what changed
+	}
+	for _, n := range s.Nodes[:2] {
+		eventually(t, time.Minute, n.Name+" tells that the key expires", func() bool {
+			return metricsOf(t, n)["spendgate_keys_expiring"] == "1"
+		})
+	}
+	feed := ok(t, must.Get(s.Nodes[1].Client(s.key).Do(t.Context(), http.MethodGet, "/v1/events?type=key.expiring", nil))(t), http.StatusOK)
+	if n := strings.Count(string(feed.Body), `"type":"key.expiring"`); n != 1 {
+		t.Errorf("the feed tells it %d times: %s", n, feed.Body)
 	}
 }
 

@@ -83,6 +83,7 @@ func testFleet(t *testing.T, binary string) {
 	s := newSuite(t, binary, fleet.Options{})
 	s.inOrder(t, []test{
 		{"S27 readiness and metrics", s.operations},
+		{"S51 a key that expires", s.keyExpires},
 		{"S27 a node that cannot record", s.recording},
 		{"G2 one row per key", s.oneKeyAtOnce},
 		{"G3 one of many", s.oneActionAtOnce},

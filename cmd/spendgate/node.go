@@ -355,7 +355,7 @@ func (n *node) startTasks(c config.Config) {
 	if n.peers != nil {
 		every(noteEvery, "cannot compare which redis the nodes use", n.peers.look)
 	}
-	every(readEvery, "", n.keyExpiries())
+	every(readEvery, "cannot record which keys expire soon", n.keyExpiries())
 	every(expireEvery, "cannot record which freezes are over", n.authorizer.EndFreezes)
 	every(readEvery, "cannot read how full budgets are", n.budgetFills())
 	every(probeEvery, "", func(ctx context.Context) error {

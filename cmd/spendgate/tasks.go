@@ -167,21 +167,26 @@ func (n *node) budgetFills() func(context.Context) error {
 const expiryWarned = 7 * 24 * time.Hour
 
 // keyExpiries registers a metric of how many API keys expire soon. It returns a function that updates the metric, and logs
-// each of these keys once.
+// and records each of these keys once.
 func (n *node) keyExpiries() func(context.Context) error {
 	expiring := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: "spendgate", Name: "keys_expiring", Help: "Active API keys that expire within 7 days.",
 	})
 	n.ops.registry.MustRegister(expiring)
 	logged := make(map[spend.ID]time.Time)
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
 		keys := n.authorizer.ExpiringKeys(time.Now(), expiryWarned)
 		expiring.Set(float64(len(keys)))
 		for _, k := range keys {
-			if at := k.Grants.ExpiresAt; !logged[k.ID].Equal(at) {
-				logged[k.ID] = at
-				n.log.Warn("an API key expires soon", "key_id", k.ID.Text(spend.PrefixKey), "expires_at", at.UTC().Format(time.RFC3339))
+			at := k.Grants.ExpiresAt
+			if logged[k.ID].Equal(at) {
+				continue
 			}
+			if err := n.store.RecordExpiring(ctx, &k); err != nil {
+				return err
+			}
+			logged[k.ID] = at
+			n.log.Warn("an API key expires soon", "key_id", k.ID.Text(spend.PrefixKey), "expires_at", at.UTC().Format(time.RFC3339))
 		}
 		return nil
 	}

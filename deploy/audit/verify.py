@@ -57,7 +57,7 @@ APPROVAL = (
 EXHAUSTED = 100
 CHANGE_EVENTS = {  # the changes that are events in any case
     b"approval.denied", b"approval.expired", b"approval.reopened", b"approval.withdrawn", b"policy.created", b"policy.forced", b"policy.draft_approved",
-    b"policy.draft_rejected", b"key.created", b"key.changed", b"freeze.created", b"freeze.release_approved", b"freeze.released", b"freeze.forced",
+    b"policy.draft_rejected", b"key.created", b"key.changed", b"key.expiring", b"freeze.created", b"freeze.release_approved", b"freeze.released", b"freeze.forced",
     b"freeze.ended", b"grant.created", b"grant.approved", b"grant.revoked",
 }
 CHANGE = "seq,kind,subject,version,actor,key_id,principal,credential,request_id,address,at,details,hash"

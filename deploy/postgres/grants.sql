@@ -26,7 +26,7 @@ GRANT SELECT, INSERT ON checks, violations, outcomes, batches, approvals, approv
 GRANT SELECT ON policies, drafts, keys, changes, config, approval_uses, webhooks TO :"service";
 GRANT UPDATE (last_used) ON keys TO :"service";
 GRANT EXECUTE ON FUNCTION require_version, create_policy, put_draft, delete_draft, promote_draft, decide_draft, decide_approval, use_approvals, reopen_unused,
-    withdraw_approvals, expire_approvals, change_zones, remove_payments, record_stop, release_freeze, end_freeze, create_key, update_key, create_webhook, update_webhook, delete_webhook TO :"service";
+    withdraw_approvals, expire_approvals, change_zones, remove_payments, record_stop, release_freeze, end_freeze, create_key, update_key, record_expiring, create_webhook, update_webhook, delete_webhook TO :"service";
 
 -- Deliveries to webhooks: how far they are, what is tried again, and their log.
 GRANT SELECT ON webhook_states TO :"service";

@@ -41,7 +41,7 @@ func consolePlace(e *audit.Event) string {
 		return "checks/" + e.Outcome.CheckID.Text(spend.PrefixCheck)
 	case e.Exhaustion != nil:
 		return "budgets?" + url.Values{"policy_id": {e.Exhaustion.PolicyID}}.Encode()
-	case e.Type == audit.EventKeyChanged:
+	case e.Type == audit.EventKeyChanged, e.Type == audit.EventKeyExpiring:
 		return "keys"
 	case e.Change == nil:
 		return ""

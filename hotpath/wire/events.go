@@ -111,7 +111,7 @@ type DraftEvent struct {
 	By            ChangedBy `json:"by"`
 }
 
-// KeyEvent is the data of a new or a changed API key.
+// KeyEvent is the data of a new or a changed API key, and of one that expires soon.
 type KeyEvent struct {
 	KeyID   string          `json:"key_id"`
 	Created bool            `json:"created"`

@@ -391,6 +391,25 @@ BEGIN
     RETURN NEXT made;
 END $$;
 
+-- Records that a key expires soon, once for each time of expiry; not if it was deactivated meanwhile, or expires at another time
+-- than these grants say.
+CREATE FUNCTION record_expiring(expiring uuid, grants text, who actor) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    expiry constant text := record_expiring.grants::jsonb ->> 'expires_at';
+    k      keys;
+BEGIN
+    PERFORM FROM config FOR NO KEY UPDATE;
+    UPDATE keys AS x SET generation = raise_generation()
+        WHERE x.id = expiring AND x.active AND x.grants ->> 'expires_at' = expiry AND NOT EXISTS (SELECT FROM changes AS c
+            WHERE c.subject = name_key(expiring) AND c.kind = 'key.expiring' AND c.details::jsonb ->> 'expires_at' = expiry)
+        RETURNING x.* INTO k;
+    IF FOUND THEN
+        PERFORM record_key('key.expiring', k, who);
+    END IF;
+END $$;
+
 -- Records a change that stops what was judged before: a freeze, or a change of a grant. Returns whether a creation was there.
 -- Fails with SG021 if another stop than seen came last, unless seen is negative.
 CREATE FUNCTION record_stop(kind text, name text, hash text, seen bigint, details jsonb, who actor) RETURNS boolean

@@ -48,7 +48,7 @@ AS $$
                     WHEN 'approval.approved' THEN completes_approval(c.details)
                     WHEN 'policy.draft_put' THEN c.version IS NOT NULL
                     ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced', 'policy.draft_approved',
-                        'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%' OR c.kind LIKE 'grant.%' END)) AS n (type, occurred)
+                        'policy.draft_rejected', 'key.created', 'key.changed', 'key.expiring') OR c.kind LIKE 'freeze.%' OR c.kind LIKE 'grant.%' END)) AS n (type, occurred)
         WHERE c.position > '0' AND c.position >= coalesce(pending[1], low) AND c.position < high AND (c.position >= low OR c.xid = ANY (pending)) AND n.occurred
     UNION ALL
     SELECT u.position, u.xid, 2, u.approval_id, 'approval.used', a.policy_id, a.agent_id

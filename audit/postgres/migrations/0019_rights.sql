@@ -28,7 +28,7 @@ BEGIN
             'refuse_archived_day', 'default_partition_occupied', 'require_recorded_policy', 'require_recorded_key', 'require_recorded_webhook',
             'require_recorded_draft', 'require_version', 'create_policy', 'create_key', 'update_key', 'create_webhook', 'update_webhook', 'delete_webhook',
             'put_draft', 'delete_draft', 'promote_draft', 'decide_draft', 'decide_approval', 'use_approvals', 'reopen_unused', 'withdraw_approvals', 'expire_approvals', 'state_of_approval',
-            'change_zones', 'remove_payments', 'record_stop', 'release_freeze', 'end_freeze'] LOOP
+            'change_zones', 'remove_payments', 'record_stop', 'release_freeze', 'end_freeze', 'record_expiring'] LOOP
         of := fixed::regproc::oid::regprocedure;
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = %I, pg_temp', of, current_schema());
     END LOOP;
@@ -38,7 +38,7 @@ BEGIN
             'event_positions', 'events_wait', 'sequence_events', 'sequence_restored', 'remove_events', 'delete_events', 'create_policy', 'add_policy',
             'record_forced', 'require_version', 'create_key', 'update_key', 'create_webhook', 'update_webhook', 'delete_webhook', 'put_draft', 'delete_draft',
             'promote_draft', 'record_draft', 'decide_draft', 'decide_approval', 'use_approvals', 'reopen_approval', 'reopen_unused', 'withdraw_approvals', 'withdraw_approval', 'expire_approvals', 'foldable_batches', 'fold_chains',
-            'listed_outcomes', 'change_zones', 'remove_payments', 'record_stop', 'release_freeze', 'end_freeze'] LOOP
+            'listed_outcomes', 'change_zones', 'remove_payments', 'record_stop', 'release_freeze', 'end_freeze', 'record_expiring'] LOOP
         EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', fixed::regproc::oid::regprocedure);
     END LOOP;
 END $$;

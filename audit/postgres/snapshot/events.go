@@ -26,7 +26,7 @@ const dueEvents = `SELECT lpad(to_hex(c.seq), 32, '0')::uuid AS source, n.type,
 					WHEN 'approval.approved' THEN c.details LIKE '%"completes": true%' -- as jsonb writes it; in a text its quotes are escaped
 					WHEN 'policy.draft_put' THEN c.version IS NOT NULL
 					ELSE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn', 'policy.created', 'policy.forced',
-					'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed') OR c.kind LIKE 'freeze.%'
+					'policy.draft_approved', 'policy.draft_rejected', 'key.created', 'key.changed', 'key.expiring') OR c.kind LIKE 'freeze.%'
 					OR c.kind LIKE 'grant.%' END)) AS n (type, occurred)
 		WHERE c.position < s.below AND c.xid <> ALL (s.pending) AND n.occurred
 	UNION ALL SELECT u.approval_id, 'approval.used', a.policy_id, a.agent_id, true, NULL, u.check_id

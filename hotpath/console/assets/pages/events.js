@@ -7,7 +7,7 @@ import { spoken } from "../lib/words.js";
 import { Agent, Amount, Empty, Filters, Head, ID, Policy, Table, timeColumn, Who } from "../lib/parts.js";
 
 export const eventTypes = ["violation.recorded", "approval.requested", "approval.decided", "approval.approved", "approval.denied", "approval.reopened", "approval.expired", "approval.withdrawn", "approval.used",
-  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
+  "outcome.reported", "outcome.release_pending", "outcome.exceeded", "budget.exhausted", "budget.threshold", "policy.created", "policy.forced", "policy.draft_submitted", "policy.draft_approved", "policy.draft_rejected", "key.changed", "key.expiring", "check.redeemed", "check.in_doubt", "check.taken_over", "payment.paid_twice",
   "freeze.created", "freeze.release_approved", "freeze.released", "freeze.forced", "freeze.ended",
   "grant.created", "grant.approved", "grant.revoked"];
 
