@@ -178,8 +178,9 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 // RecordExpiring implements audit.Keys.
 func (s *Store) RecordExpiring(ctx context.Context, expiring *audit.Key) error {
 	return s.write(ctx, "cannot record that key "+expiring.ID.Text(spend.PrefixKey)+" expires", func(tx *sql.Tx) error {
-		k, err := scanKey(tx.QueryRow(`SELECT `+keyColumns+` FROM keys AS k WHERE id = ?1 AND active AND grants ->> '$.expires_at' = ?2 ->> '$.expires_at'
-			AND NOT EXISTS (SELECT 1 FROM changes WHERE subject = ?3 AND kind = 'key.expiring' AND details ->> '$.expires_at' = ?2 ->> '$.expires_at')`,
+		k, err := scanKey(tx.QueryRow(`SELECT `+keyColumns+` FROM keys
+			WHERE id = ?1 AND active AND grants ->> '$.expires_at' = ?2 ->> '$.expires_at' AND NOT EXISTS (SELECT 1 FROM changes
+				WHERE subject = ?3 AND kind = 'key.expiring' AND details ->> '$.expires_at' = ?2 ->> '$.expires_at')`,
 			expiring.ID[:], expiring.Grants.Text(), expiring.ID.Text(spend.PrefixKey)))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
