@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath"
 )
@@ -130,4 +131,38 @@ func TestJudgedAgainAfterABlock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// S84: a payment's check of the round before makes its next request no duplicate, also behind another's block; it makes one of
+// another payment.
+func TestOwnPaymentBehindABlock(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		p := newPayer(newFleet(t, embeddedBackend(), 1))
+		p.post(0, "long", `[{"rule_id":"repeats","rule_type":"duplicate_guard",
+			"parameters":{"window_minutes":1440,"after_block":"judge_again"}}]`)
+		p.post(0, "short", `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]`)
+		action := under(refundOf(t, "10", "c"), "long")
+		asked := nonce(1)
+		asked.Hours = 1
+		first := p.must("the first", action, asked, audit.PaymentRedeemed, true)
+		if err := p.ended(first, spend.Gateway, spend.Executed, 0); err != nil {
+			t.Fatal(err)
+		}
+		p.mini.Advance(2 * time.Hour)
+		p.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+		p.nodes = append(p.nodes, p.start(p.server, p.inProcess))
+		if o := p.check(1, under(action, "short")); o.err != nil || o.answer.Check.Decision.Reason != spend.ReasonMaxAmount {
+			t.Fatal(o)
+		}
+		if lost {
+			p.flush()
+		}
+		if o := p.check(1, action); !o.names(first.Check.ID.Text(spend.PrefixCheck)) {
+			t.Errorf("lost %t: without a payment: %s", lost, o)
+		}
+		asked.Nonce = ""
+		if next, err := p.pay(1, action, asked); err != nil || next.Payment.Status != audit.PaymentOpen {
+			t.Errorf("lost %t: the next round: %+v, %v", lost, next.Payment, err)
+		}
+	}
 }

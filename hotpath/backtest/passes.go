@@ -83,8 +83,7 @@ func half(id spend.ID) uint64 { return binary.BigEndian.Uint64(id[8:]) }
 
 // repeats reports whether a check repeats a pass of the side: the latest that is in force
 // and was decided as upTo or better decides (S17). Windows go by when it claimed, and
-// approvals by the clocks of stores, to which the clock of its node is nearer. The latest in force of the check's own payment is
-// no duplicate (S84).
+// approvals by the clocks of stores, to which the clock of its node is nearer. It is no duplicate of a check of its own payment (S84).
 func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo spend.Effect) bool {
 	if p.count == 0 {
 		return false
@@ -94,13 +93,9 @@ func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo sp
 		at := p.at(place)
 		inForce := at.claimed+int64(at.until[side]) > now && (at.expires[side] == 0 || made < at.claimed+int64(at.expires[side]))
 		if at.until[side] != 0 && inForce && at.fingerprint == f && at.effect[side] < released {
-			if own != 0 && at.payment == own {
-				return false
-			}
 			if at.effect[side] <= upTo {
-				return now-at.claimed < window.Milliseconds()
+				return (own == 0 || at.payment != own) && now-at.claimed < window.Milliseconds()
 			}
-			own = 0 // that was the latest
 		}
 		place = at.older
 	}

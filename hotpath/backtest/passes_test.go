@@ -7,8 +7,8 @@ import (
 	"spendgate/audit/spend"
 )
 
-// TestOwnPasses: an earlier check of the same payment makes none a duplicate, also behind one that was given back; one of
-// another payment does (S84).
+// TestOwnPasses: an earlier check of the same payment makes none a duplicate, also behind one that was given back or that
+// counts for nothing; one of another payment does (S84).
 func TestOwnPasses(t *testing.T) {
 	now := time.Now()
 	made := func(key string, after time.Duration) *spend.Check {
@@ -18,19 +18,23 @@ func TestOwnPasses(t *testing.T) {
 		return c
 	}
 	var p passes
-	leave := func(c *spend.Check) {
-		h := held{until: c.Pass.UntilMS, effect: spend.Allow}
+	leave := func(c *spend.Check, effect spend.Effect) {
+		h := held{until: c.Pass.UntilMS, effect: effect}
 		p.add(c, [sides]held{h, h})
 	}
 	repeats := func(c *spend.Check) bool { return p.repeats(c, candidate, time.Hour, spend.Escalate) }
 	first, second := made("one", 0), made("one", time.Second)
-	leave(first)
-	leave(second)
+	leave(first, spend.Allow)
+	leave(second, spend.Allow)
 	third, other := made("one", 2*time.Second), made("other", 2*time.Second)
 	for _, free := range []bool{false, true} {
 		p.release(fingerprint(second.Fingerprint[:]), second.ID, candidate, free)
 		if repeats(third) || !repeats(other) {
 			t.Errorf("the latest is given back: %t: repeated by the payment: %t, by another: %t", free, repeats(third), repeats(other))
 		}
+	}
+	leave(made("a block", 2*time.Second), spend.Block)
+	if repeats(third) || !repeats(other) {
+		t.Errorf("behind a block: repeated by the payment: %t, by another: %t", repeats(third), repeats(other))
 	}
 }

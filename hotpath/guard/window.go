@@ -159,21 +159,14 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 			return at.replay(check), err
 		}
 	}
-	if own, err := g.ofOwnPayment(ctx, at, h.check); err != nil {
+	holds, ok, err := g.holdingPass(ctx, at, h)
+	switch {
+	case err != nil:
 		return step{}, err
-	} else if own {
+	case !ok:
 		return g.takeFingerprint(ctx, at, h, &old)
-	}
-	if at.heldBy() < spend.Block {
-		holds, ok, err := g.holdingPass(ctx, at, h)
-		switch {
-		case err != nil:
-			return step{}, err
-		case !ok:
-			return g.takeFingerprint(ctx, at, h, &old)
-		case holds.check != h.check:
-			return duplicateOf(holds), nil
-		}
+	case holds.check != h.check:
+		return duplicateOf(holds), nil
 	}
 	if h.state == orphan && !at.named() {
 		if s, err := g.adoptOrphan(ctx, at, h); err != nil || s.next != proceed {
@@ -181,15 +174,6 @@ func (g *Guard) meetRecorded(ctx context.Context, at *Attempt, h holder) (step, 
 		}
 	}
 	return duplicateOf(h), nil
-}
-
-// ofOwnPayment reports whether a recorded check is of the attempt's payment: the payment's row decides what it means.
-func (g *Guard) ofOwnPayment(ctx context.Context, at *Attempt, id spend.ID) (bool, error) {
-	if at.Payment.IsZero() {
-		return false, nil
-	}
-	check, ok, err := g.records.checks.Get(ctx, id)
-	return ok && check.PaymentHash() == at.Payment, err
 }
 
 // heldBy returns the last of the effects whose checks make the attempt a duplicate.
@@ -203,17 +187,25 @@ func (at *Attempt) heldBy() spend.Effect {
 	return spend.Block
 }
 
-// holdingPass returns the holder that makes an attempt a duplicate if the attempt may pass some
-// holders of its fingerprint. For the attempt these count as aged out, while longer windows still see
-// them. Such a holder may hide a pass that the attempt may not pass and that the holder, with a
-// shorter window, did not see (F79, F90).
+// holdingPass returns the holder that makes an attempt a duplicate, if one does. Holders that the attempt
+// may pass count for it as aged out, while longer windows still see them. Such a holder may hide a pass
+// that the attempt may not pass and that the holder, with a shorter window, did not see (F79, F90). A check
+// of the attempt's payment makes no duplicate: the payment's row decides what it means (S84).
 func (g *Guard) holdingPass(ctx context.Context, at *Attempt, h holder) (holder, bool, error) {
-	check, ok, err := g.records.checks.Get(ctx, h.check)
-	if err != nil || !ok || check.Decision.Effect <= at.heldBy() {
-		return h, true, err
+	if at.heldBy() == spend.Block && at.Payment.IsZero() {
+		return h, true, nil
 	}
-	found, ok, err := g.livePass(ctx, at.Fingerprint, at.heldBy())
-	return found.holder, ok && found.age(g.redis.Earliest()) < at.Window, err
+	check, ok, err := g.records.checks.Get(ctx, h.check)
+	if err == nil && ok && check.Decision.Effect > at.heldBy() {
+		var found livePass
+		if found, ok, err = g.livePass(ctx, at.Fingerprint, at.heldBy()); err != nil || !ok || found.age(g.redis.Earliest()) >= at.Window {
+			return h, false, err
+		}
+		h = found.holder
+		check, ok, err = g.records.checks.Get(ctx, h.check)
+	}
+	own := ok && !at.Payment.IsZero() && check.PaymentHash() == at.Payment
+	return h, !own, err
 }
 
 // livePass is a pass in the trail.
@@ -310,18 +302,14 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 	// Whatever becomes of this attempt, the name must not be free: others'
 	// windows may still see the pass (F32).
 	at.fingerprint.replaced, at.fingerprint.replacedUntil = &h, time.Now().Add(left)
-	own, err := g.ofOwnPayment(ctx, at, h.check)
-	if err != nil {
-		return step{}, err
-	}
-	blocks := at.blocks(h, now) && !own
-	if blocks && found.effect > at.heldBy() {
-		if _, blocks, err = g.holdingPass(ctx, at, h); err != nil {
+	if at.blocks(h, now) {
+		_, holds, err := g.holdingPass(ctx, at, h)
+		if err != nil {
 			return step{}, err
 		}
-	}
-	if blocks {
-		return g.giveBack(ctx, at, h, left)
+		if holds {
+			return g.giveBack(ctx, at, h, left)
+		}
 	}
 	at.fingerprint.until = maxTime(at.fingerprint.until, now.Add(left))
 	if left <= at.Window {
