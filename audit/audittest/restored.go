@@ -32,11 +32,15 @@ func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restore
 	newest := newCheck(f)
 	newest.ID = spend.NewID(now().Add(time.Hour))
 	mustCommit(t, s, using(f, used), newest)
+	must(t, s.CreateSession(t.Context(), newSession("a", "ana"))) // which may have been ended after the backup
 	time.Sleep(1100 * time.Millisecond)
 	for _, want := range []int{4, 0} {
 		if r := restore(t); r.Approvals != want || r.Last != newest.ID {
 			t.Errorf("%+v, want %d approvals that end", r, want)
 		}
+	}
+	if in := inForce(t, s, "a"); in != "" {
+		t.Errorf("session %q is in force", in)
 	}
 	mustStayFrozen(t, s, restore)
 	must(t, s.Exec(t, s.DelayExpiries))

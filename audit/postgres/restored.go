@@ -11,6 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // applicationName is the name of a node's sessions, unless the URL gives one.
@@ -25,7 +26,7 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // checks can no longer be redeemed, since they may have been redeemed after the backup. Violations
 // that came from another server are counted anew. Open approvals expire, since they may have been
 // used after the backup. Webhooks are disabled until an admin enables them: their receivers have
-// had the events, or belong to another deployment. Everything is frozen until people release it: payments may have been
+// had the events, or belong to another deployment. Nobody is signed in any more. Everything is frozen until people release it: payments may have been
 // carried out after the backup. It fails with ErrNodesConnected while nodes are connected.
 func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error) {
 	conn, err := pg.ConnectOwner(ctx, url)
@@ -69,6 +70,9 @@ func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error
 	r.Epoch = spend.NewID(time.Now())
 	if _, err := conn.Exec(ctx, "SELECT rotate_epoch(id, $1) FROM epoch", [16]byte(r.Epoch)); err != nil {
 		return r, fmt.Errorf("cannot begin an epoch: %w", err)
+	}
+	if _, err := conn.Exec(ctx, sqlstore.EndSessions); err != nil {
+		return r, fmt.Errorf("cannot end the sessions: %w", err)
 	}
 	if _, err := conn.Exec(ctx, "UPDATE redeemable SET from_ms = greatest(to_ms(clock_timestamp()), $1)", r.After()); err != nil {
 		return r, fmt.Errorf("cannot end the redemption of what is there: %w", err)

@@ -9,12 +9,13 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // BeginRestored prepares a file that was restored from a backup, or copied, for a node, as
 // postgres.BeginRestored does with a fleet's database: existing checks can no longer be redeemed
 // and open approvals expire, since both may have been used after the backup; webhooks are disabled,
-// everything is frozen, and a new epoch begins. No node may have the file open. It refuses a damaged file, in which keys
+// nobody is signed in, everything is frozen, and a new epoch begins. No node may have the file open. It refuses a damaged file, in which keys
 // and windows may be missing.
 func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error) {
 	if err := s.undamaged(ctx); err != nil {
@@ -41,6 +42,9 @@ func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error)
 			return err
 		}
 		if _, err := tx.Exec("UPDATE epoch SET id = ?", r.Epoch[:]); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(sqlstore.EndSessions); err != nil {
 			return err
 		}
 		_, err = tx.Exec("UPDATE redeemable SET from_ms = ?", max(now.UnixMilli(), r.After()))

@@ -10,11 +10,14 @@ import (
 	"spendgate/audit/spend"
 )
 
+// EndSessions ends all sessions, as after a restore: one may have been ended after the backup.
+const EndSessions = "UPDATE sessions SET ended_at = now_ms() WHERE ended_at IS NULL"
+
 const (
 	sessionColumns = "id, token_hash, issuer, subject, provider_sid, name, email, grants, idle_ms, created_at, last_used_at, expires_at"
 	// inForce selects sessions in force, by the store's clock.
 	inForce     = "ended_at IS NULL AND now_ms() < expires_at AND now_ms() < last_used_at + idle_ms"
-	endSessions = "UPDATE sessions SET ended_at = now_ms() WHERE ended_at IS NULL AND "
+	endSessions = EndSessions + " AND "
 	// sessionsTurn serializes beginning and ending sessions.
 	sessionsTurn = "sessions"
 	insertLogout = `INSERT INTO session_logouts (token, request, issuer, subject, provider_sid, at) VALUES ($1, $2, $3, $4, $5, now_ms())`

@@ -54,7 +54,7 @@ func auditRestored(flags *flag.FlagSet) cli.Action {
 		}
 		_, err = fmt.Fprintf(p.Stdout, "%s\na new epoch began: what was claimed before cannot be recorded any more\n"+
 			"checks from before are not redeemed any more; payments that were redeemed after the backup may begin again\n"+
-			"open approvals expired: %d\nwebhooks disabled: %d\n"+
+			"open approvals expired: %d\nwebhooks disabled: %d\nnobody is signed in any more\n"+
 			"everything is frozen by %s: compare with the payment provider's ledger, then release it\n",
 			ends, r.Approvals, r.Webhooks, r.Freeze.Text(spend.PrefixFreeze))
 		return err
