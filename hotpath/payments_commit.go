@@ -310,7 +310,7 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	soFar, ok := a.writer.Reserve()
 	if !ok {
 		c.handedOver = true // the place is given back
-		return ErrOverloaded
+		return fmt.Errorf("%w: too many checks in flight", ErrUnavailable) // the check that asks people is recorded
 	}
 	absent := errors.Is(err, ErrApprovalNotFound)
 	if err != nil && !absent {

@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // TestEventTypes has every type of events numbered by the schema and derived by the verifier.
@@ -16,5 +18,24 @@ func TestEventTypes(t *testing.T) {
 				t.Errorf("%s has no %s", what, of)
 			}
 		}
+	}
+}
+
+// TestEventsAreMatchedByIndexes reads no table once for each row of another: a record of many events would not be verified.
+func TestEventsAreMatchedByIndexes(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "plan.db"))
+	for name, query := range map[string]string{"events": selectEvents(), "stray events": strayEvents} {
+		rows, err := s.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, 0)
+		must.Do(t, err)
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			must.Do(t, rows.Scan(&id, &parent, &unused, &step))
+			if strings.HasPrefix(step, "SCAN") && strings.Contains(step, "JOIN") {
+				t.Errorf("%s: %s", name, step)
+			}
+		}
+		must.Do(t, rows.Err())
+		must.Do(t, rows.Close())
 	}
 }

@@ -62,10 +62,16 @@ func (s *Snapshot) Events(ctx context.Context, each func(verify.Event) error) er
 			e.At = new(fromMilli(*at))
 		}
 		return each(e)
-	}, `SELECT e.sequence, e.type, e.source, coalesce(c.at, b.at), u.check_id FROM events AS e
-		LEFT JOIN changes AS c ON c.kind IS NOT NULL AND unhex(format('%032x', c.seq)) = e.source AND e.type IN (`+typesOf(audit.SourceChange)+`)
-		LEFT JOIN budget_exhaustions AS b ON b.id = e.source AND e.type IN (`+typesOf(audit.SourceExhaustion)+`)
-		LEFT JOIN approval_uses AS u ON u.approval_id = e.source AND e.type IN (`+typesOf(audit.SourceUse)+`) ORDER BY e.sequence`)
+	}, selectEvents())
+}
+
+// selectEvents selects the events, with what their sources say.
+func selectEvents() string {
+	return `WITH c AS MATERIALIZED (SELECT unhex(format('%032x', seq)) AS source, at FROM changes WHERE kind IS NOT NULL)
+		SELECT e.sequence, e.type, e.source, coalesce(c.at, b.at), u.check_id FROM events AS e
+		LEFT JOIN c ON c.source = e.source AND e.type IN (` + typesOf(audit.SourceChange) + `)
+		LEFT JOIN budget_exhaustions AS b ON b.id = e.source AND e.type IN (` + typesOf(audit.SourceExhaustion) + `)
+		LEFT JOIN approval_uses AS u ON u.approval_id = e.source AND e.type IN (` + typesOf(audit.SourceUse) + `) ORDER BY e.sequence`
 }
 
 // typesOf returns a source's types of events as an SQL list.
@@ -113,10 +119,11 @@ const strayEvents = `WITH due (source, type, policy_id, agent_id, at, made) AS (
 			WHERE c.kind IN ('approval.denied', 'approval.reopened', 'approval.expired', 'approval.withdrawn')
 				OR c.kind = 'approval.approved' AND iif(json_valid(c.details), c.details, '{}') ->> 'completes'
 	)
-	SELECT coalesce(e.sequence, 0), coalesce(e.source, d.source), coalesce(e.type, d.type), e.sequence IS NOT NULL, d.source IS NOT NULL,
-		d.at, d.made
-	FROM (SELECT * FROM events WHERE sequence > ?) AS e FULL JOIN due AS d ON d.source = e.source AND d.type = e.type
-	WHERE e.sequence IS NULL OR d.source IS NULL OR (e.policy_id, e.agent_id) IS NOT (d.policy_id, d.agent_id)`
+	SELECT e.sequence, e.source, e.type, true, d.source IS NOT NULL, d.at, d.made
+	FROM events AS e LEFT JOIN due AS d ON d.source = e.source AND d.type = e.type
+	WHERE e.sequence > $1 AND (d.source IS NULL OR (e.policy_id, e.agent_id) IS NOT (d.policy_id, d.agent_id))
+	UNION ALL SELECT 0, d.source, d.type, false, true, d.at, d.made FROM due AS d
+	WHERE NOT EXISTS (SELECT 1 FROM events AS e WHERE e.source = d.source AND e.type = d.type AND e.sequence > $1)`
 
 // StrayEvents implements verify.Evidence.
 func (s *Snapshot) StrayEvents(ctx context.Context, floor int64, each func(verify.StrayEvent) error) error {

@@ -40,10 +40,10 @@ func special() []netip.Prefix {
 }
 
 // metadata returns the addresses, outside of the link-local ranges, at which clouds give their
-// machines credentials or control them: of Azure, AWS, Google Cloud, Alibaba Cloud and Scaleway. One
+// machines credentials or control them: of Azure, AWS, Google Cloud, Alibaba Cloud, Scaleway and Oracle. One
 // looks public, the others private.
 func metadata() []netip.Addr {
-	texts := []string{"168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "100.100.100.200", "fd00:42::42"}
+	texts := []string{"168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "100.100.100.200", "fd00:42::42", "fd00:c1::a9fe:a9fe"}
 	addresses := make([]netip.Addr, len(texts))
 	for i, text := range texts {
 		addresses[i] = netip.MustParseAddr(text)

@@ -21,7 +21,7 @@ func TestAddresses(t *testing.T) {
 		"64:ff9b::7f00:1": never, "64:ff9b::808:808": never, "64:ff9b:1::1": never, "2002:7f00:1::1": never, "2001::1": never,
 		"2001:db8::1":   never,
 		"168.63.129.16": never, "100.100.100.200": never, "fd00:ec2::254": never, "fd00:ec2::254%eth0": never, "fd00:ec2::23": never,
-		"fd20:ce::254": never, "fd00:42::42": never, "fd00:42::43": private,
+		"fd20:ce::254": never, "fd00:42::42": never, "fd00:42::43": private, "fd00:c1::a9fe:a9fe": never,
 		"::ffff:168.63.129.16": never, "::ffff:100.100.100.200": never, "::168.63.129.16": never,
 		"64:ff9b::168.63.129.16": never, "64:ff9b::100.100.100.200": never, "64:ff9b:1::168.63.129.16": never,
 		"2002:a83f:8110::1": never, "2002:6464:64c8::1": never,
