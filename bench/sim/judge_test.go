@@ -51,10 +51,10 @@ func (f *simulation) judge(t *testing.T) {
 		}
 	}
 	f.judgeAnswers(fail, byID, keys)
+	f.judgePayments(fail)
 	f.judgeBudgets(fail)
 	f.judgeOutcomes(fail)
 	f.judgeRedemptions(fail, byID)
-	f.judgePayments(fail)
 	f.judgeFreezes(fail)
 	f.judgeApprovals(fail)
 }

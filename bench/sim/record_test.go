@@ -66,7 +66,7 @@ func (f *simulation) read(t *testing.T) *record {
 			if e.check = r.byID[e.check.ID]; e.check.Payment == nil {
 				r.checks = append(r.checks, e.check)
 			}
-		case e.outcome != nil && byID[e.outcome.ID].Payment.Of != nil:
+		case e.outcome != nil && r.byID[byID[e.outcome.ID].CheckID].Payment != nil:
 			if e.outcome = byID[e.outcome.ID]; e.outcome.Number == 0 {
 				r.redeemed[e.outcome.ID] = e.outcome
 			}
@@ -87,7 +87,7 @@ func (f *simulation) read(t *testing.T) *record {
 	}
 	r.all = slices.Clone(r.events)
 	r.events = slices.DeleteFunc(r.events, func(e event) bool { // payments have rules of their own
-		return e.check != nil && e.check.Payment != nil || e.outcome != nil && e.outcome.Payment.Of != nil
+		return e.check != nil && e.check.Payment != nil || e.outcome != nil && r.byID[e.outcome.CheckID].Payment != nil
 	})
 	if len(changes) > 0 {
 		t.Errorf("seed %d: G8: %d changes are recorded that were not made", f.seed, len(changes))

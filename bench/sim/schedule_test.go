@@ -41,8 +41,8 @@ const shards = 2
 // TestSchedules runs schedules and checks the history of each (F20).
 func TestSchedules(t *testing.T) {
 	if *seeds == 0 {
-		if *seeds = 320; raced {
-			*seeds = 25
+		if *seeds = 240; raced {
+			*seeds = 20
 		}
 	}
 	all := newFiles(t)
@@ -140,6 +140,7 @@ func play(t *testing.T, all *files, seed uint64) {
 	}
 	f.pending.Wait()
 	f.endFaults()
+	f.endPayments()
 	f.judge(t)
 	f.close()
 	if len(f.redis.unknown) > 0 {
