@@ -150,8 +150,8 @@ func (j *payments) report(p *payment, o *spend.Outcome, course *spend.Course, la
 	}
 	open := course.Redeemed == nil && course.Reports == nil
 	switch {
-	case has(spend.FlagLapsed) && (!open || !late || o.Status != spend.Voided || o.KeyID != spend.SystemKey):
-		return "it did not lapse"
+	case has(spend.FlagLapsed) && (!open || !late || !o.Frees() || o.KeyID != spend.SystemKey):
+		return "it did not lapse, or gives nothing back"
 	case has(spend.FlagSuperseded) && (!open || len(others) == 0):
 		return "no other check is executed"
 	case has(spend.FlagPaidTwice) != twice:
