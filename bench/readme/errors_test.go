@@ -87,6 +87,10 @@ func returnedErrors(t *testing.T) map[string]*returnedError {
 				if nameOf(x.Type) == "refusal" && len(x.Elts) == 3 && !strings.HasSuffix(path, "_test.go") {
 					literals = append(literals, x.Elts)
 				}
+			case *ast.CallExpr: // says[*SomeError](409, "code"), whose message is the error's
+				if of, ok := x.Fun.(*ast.IndexExpr); ok && nameOf(of.X) == "says" && len(x.Args) == 2 {
+					literals = append(literals, append(x.Args, &ast.BasicLit{Kind: token.STRING, Value: `""`}))
+				}
 			}
 			return true
 		})
