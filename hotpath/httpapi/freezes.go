@@ -103,6 +103,8 @@ func (r *reader) freezeScope() (scope audit.FreezeScope) {
 			}
 			if kind == audit.FreezePolicy && scope.Value != "" && !spend.ValidPolicyID(scope.Value) {
 				r.fault("policy_id", spend.PolicyIDForm)
+			} else if hidden := spend.VisibleFault(scope.Value); scope.Value != "" && hidden != "" { // no action has it (S4)
+				r.fault(string(kind), hidden)
 			}
 			r.checkLength(string(kind), scope.Value, spend.MaxIdentifier)
 		default:

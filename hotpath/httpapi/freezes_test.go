@@ -107,9 +107,13 @@ func TestFreezes(t *testing.T) {
 		refused("POST", "/v1/freezes", bad, 422, "validation_error", admin, keyless)
 	}
 
-	if past := doAt(t, d.address, "POST", "/v1/freezes", `{"scope":{"all":true},"reason":"r","until":"2020-01-01T00:00:00Z"}`, admin,
-		keyless); past.status != 422 {
-		t.Errorf("until a time that is over: %d %s", past.status, past.body)
+	for _, bad := range []string{
+		`{"scope":{"all":true},"reason":"r","until":"2020-01-01T00:00:00Z"}`,
+		`{"scope":{"agent_id":"bot\u200b"},"reason":"r"}`, `{"scope":{"counterparty":" c"},"reason":"r"}`, // no action has it (S4)
+	} {
+		if got := doAt(t, d.address, "POST", "/v1/freezes", bad, admin, keyless); got.status != 422 {
+			t.Errorf("%s: %d %s", bad, got.status, got.body)
+		}
 	}
 
 	// An agent freezes itself, once.
