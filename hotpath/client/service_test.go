@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,18 +27,6 @@ const (
 // seen is a request that the stand-in for a service got.
 type seen struct {
 	method, uri, key, admin, body string
-}
-
-// idempotencyKey returns the key in a check's body.
-func (s seen) idempotencyKey(t *testing.T) string {
-	t.Helper()
-	var body struct {
-		Key string `json:"idempotency_key"`
-	}
-	if err := json.Unmarshal([]byte(s.body), &body); err != nil || body.Key == "" {
-		t.Fatalf("no idempotency key in %s: %v", s.body, err)
-	}
-	return body.Key
 }
 
 // service is a stand-in that answers requests in the order of its answers, the
@@ -68,16 +55,6 @@ func says(status int, body string, headers ...string) respond {
 // refuses answers with an error of the service.
 func refuses(status int, code string, headers ...string) respond {
 	return says(status, fmt.Sprintf(`{"error":{"code":%q,"message":"because","request_id":"req_1"}}`, code), headers...)
-}
-
-// hangsUp closes the connection without an answer.
-func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
-
-// truncates announces the length of the answer and sends half of it.
-func truncates(w http.ResponseWriter) {
-	w.Header().Set("Content-Length", fmt.Sprint(len(allowed)))
-	io.WriteString(w, allowed[:len(allowed)/2]) //nolint:errcheck // it is broken on purpose
-	panic(http.ErrAbortHandler)
 }
 
 func serve(t *testing.T, answers ...respond) *service {

@@ -68,7 +68,7 @@ func parseHop(s string) (netip.Addr, bool) {
 }
 
 func (a *API) trusted(address netip.Addr) bool {
-	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
+	return slices.ContainsFunc(a.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // addressOf is a connection's other end; unspecified when it has no address.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestForwardedFor(t *testing.T) {
-	a := &API{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}}
+	a := &API{Options: Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}}}
 	f := func(want, peer string, headers ...string) {
 		t.Helper()
 		raw := make([][]byte, len(headers))

@@ -184,29 +184,19 @@ func (o *Options) setDefaults() {
 
 // API is the HTTP interface of one node. It is safe for concurrent use.
 type API struct {
-	authorizer authorizer
-	store      records
-	admins     atomic.Pointer[adminKeys]
-	proxies    []netip.Prefix
-	noDemo     bool
-	signIn     *provider // nil when nobody signs in
-	maxRate    int
-	consoleURL string
-	version    string
-	log        *slog.Logger
-	trace      func(*trace.Record) trace.ID // may be nil
+	Options
+	admins atomic.Pointer[adminKeys]
+	signIn *provider // nil when nobody signs in
 
 	server   *fasthttp.Server
 	router   *router.Router
 	metrics  *metrics
 	unrouted *endpoint // stands for requests that reached no endpoint
 
-	full        func() bool
-	maxInFlight int64
-	inFlight    atomic.Int64
-	open        openConns
-	bodies      byteLimit // of callers that are known
-	strangers   byteLimit // of all others
+	inFlight  atomic.Int64
+	open      openConns
+	bodies    byteLimit // of callers that are known
+	strangers byteLimit // of all others
 
 	overloads     tally
 	signIns       tally   // that failed
@@ -223,23 +213,14 @@ type API struct {
 func New(o Options) *API {
 	o.setDefaults()
 	a := &API{
-		authorizer:  o.Authorizer,
-		drain:       make(chan struct{}),
-		store:       o.Store,
-		proxies:     o.TrustedProxies,
-		noDemo:      o.NoDemo,
-		signIn:      newProvider(o.SignIn),
-		maxRate:     o.MaxRateLimit,
-		consoleURL:  o.ConsoleURL,
-		version:     o.Version,
-		log:         o.Logger,
-		trace:       o.Trace,
-		full:        o.Full,
-		maxInFlight: int64(o.MaxInFlight),
-		bodies:      byteLimit{most: int64(o.MaxBodies)},
-		strangers:   byteLimit{most: strangersBodies},
+		Options:   o,
+		drain:     make(chan struct{}),
+		signIn:    newProvider(o.SignIn),
+		bodies:    byteLimit{most: int64(o.MaxBodies)},
+		strangers: byteLimit{most: strangersBodies},
 	}
 	a.SetAdminKeys(o.AdminKeys)
+	a.AdminKeys = nil // only their hashes are kept
 	a.open.most, a.open.perAddress, a.open.trusted = o.MaxConnections, o.MaxPerAddress, a.trusted
 	a.metrics = newMetrics(o.Registerer, a.inFlight.Load)
 	a.adminFailures.lockouts = a.metrics.lockouts

@@ -25,7 +25,7 @@ func (a *API) getApprovals(x *exchange) error {
 	ctx := x.readContext()
 	now := time.Now()
 	if query.waiting {
-		page, err := a.authorizer.WaitingFor(ctx, x.access, hotpath.WaitingQuery{ApprovalQuery: query.ApprovalQuery, From: query.from})
+		page, err := a.Authorizer.WaitingFor(ctx, x.access, hotpath.WaitingQuery{ApprovalQuery: query.ApprovalQuery, From: query.from})
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (a *API) getApprovals(x *exchange) error {
 			position: func(*hotpath.Waiting) string { return waitingPosition(page.Next) },
 		}.answer(x)
 	}
-	page, more, err := a.store.ListApprovals(ctx, query.ApprovalQuery)
+	page, more, err := a.Store.ListApprovals(ctx, query.ApprovalQuery)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (a *API) getApproval(x *exchange) error {
 		return err
 	}
 	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
-	approval, waited, err := a.authorizer.AwaitApproval(x.context(), x.access, id, wait, a.drain)
+	approval, waited, err := a.Authorizer.AwaitApproval(x.context(), x.access, id, wait, a.drain)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *API) getApproval(x *exchange) error {
 
 // answerApproval answers with an approval as it is now.
 func (a *API) answerApproval(x *exchange, approval *audit.Approval) error {
-	left, err := a.authorizer.BudgetsLeft(x.readContext(), approval)
+	left, err := a.Authorizer.BudgetsLeft(x.readContext(), approval)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (a *API) decide(x *exchange, approves bool) error {
 	if d.ApprovalID, err = x.pathID("approval_id"); err != nil {
 		return err
 	}
-	approval, replayed, err := a.authorizer.DecideApproval(x.context(), x.access, a.actor(x), d)
+	approval, replayed, err := a.Authorizer.DecideApproval(x.context(), x.access, a.actor(x), d)
 	if err != nil {
 		return err
 	}

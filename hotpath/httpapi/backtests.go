@@ -21,7 +21,7 @@ func (a *API) postBacktest(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := a.authorizer.CreateBacktest(x.context(), x.access, b, faults); err != nil {
+	if err := a.Authorizer.CreateBacktest(x.context(), x.access, b, faults); err != nil {
 		return err
 	}
 	return respond(x, fasthttp.StatusAccepted, backtestResultOf(b))
@@ -103,7 +103,7 @@ func (a *API) backtestOf(x *exchange) (*audit.Backtest, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.store.Backtest(x.readContext(), id)
+	b, err := a.Store.Backtest(x.readContext(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (a *API) postCancel(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return reply(x, 200, backtestResultOf)(a.authorizer.CancelBacktest(x.readContext(), x.access, b, a.isAdmin(x)))
+	return reply(x, 200, backtestResultOf)(a.Authorizer.CancelBacktest(x.readContext(), x.access, b, a.isAdmin(x)))
 }
 
 // getBacktests answers GET /v1/backtests.
@@ -149,7 +149,7 @@ func (a *API) getBacktests(x *exchange) error {
 		return err
 	}
 	q.PolicyIDs = x.access.Bounds().PolicyIDs
-	page, more, err := a.store.ListBacktests(x.readContext(), q)
+	page, more, err := a.Store.ListBacktests(x.readContext(), q)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *API) getFlips(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	texts, more, err := a.store.BacktestFlips(x.readContext(), b.ID, behind, limit)
+	texts, more, err := a.Store.BacktestFlips(x.readContext(), b.ID, behind, limit)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func isTimeout(err error) bool {
 func (a *API) hold(x *exchange, n int) bool {
 	if x.counted == nil {
 		x.counted = &a.strangers
-		if a.authorizer.Knows(x.sender()) {
+		if a.Authorizer.Knows(x.sender()) {
 			x.counted = &a.bodies
 		}
 	}

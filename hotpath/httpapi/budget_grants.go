@@ -21,7 +21,7 @@ func (a *API) postGrant(x *exchange) error {
 	if err := x.decode(func(r *reader) { x.decodeGrant(r, &asked) }); err != nil {
 		return err
 	}
-	return replyOnce(x, 201, grantOf)(a.authorizer.Grant(x.context(), x.access, a.actor(x), asked))
+	return replyOnce(x, 201, grantOf)(a.Authorizer.Grant(x.context(), x.access, a.actor(x), asked))
 }
 
 // decodeGrant reads the body of POST /v1/grants, and the header that may replace its idempotency_key (S58).
@@ -104,7 +104,7 @@ func (a *API) getGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return reply(x, 200, grantOf)(a.authorizer.GrantOf(x.readContext(), x.access, id))
+	return reply(x, 200, grantOf)(a.Authorizer.GrantOf(x.readContext(), x.access, id))
 }
 
 // getGrants answers GET /v1/grants.
@@ -124,7 +124,7 @@ func (a *API) getGrants(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	page, err := a.authorizer.ListGrants(x.readContext(), x.access, q)
+	page, err := a.Authorizer.ListGrants(x.readContext(), x.access, q)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (a *API) postApproveGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return replyOnce(x, 200, grantOf)(a.authorizer.ApproveGrant(x.context(), x.access, a.actor(x), id, note))
+	return replyOnce(x, 200, grantOf)(a.Authorizer.ApproveGrant(x.context(), x.access, a.actor(x), id, note))
 }
 
 // postRevokeGrant answers POST /v1/grants/{grant_id}/revoke.
@@ -149,7 +149,7 @@ func (a *API) postRevokeGrant(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return replyOnce(x, 200, grantOf)(a.authorizer.RevokeGrant(x.context(), x.access, a.freezer(x), id, note))
+	return replyOnce(x, 200, grantOf)(a.Authorizer.RevokeGrant(x.context(), x.access, a.freezer(x), id, note))
 }
 
 // grantDecision reads the body of a decision about a grant, which may be absent, and its path.

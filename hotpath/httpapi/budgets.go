@@ -14,7 +14,7 @@ func (a *API) getBudgets(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	page, err := a.authorizer.Budgets(x.readContext(), x.access, query)
+	page, err := a.Authorizer.Budgets(x.readContext(), x.access, query)
 	if err != nil {
 		return err
 	}

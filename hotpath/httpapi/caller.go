@@ -26,7 +26,7 @@ func (x *exchange) sender() hotpath.Caller {
 // and empty is a wrong key, not a missing one (S23).
 func (a *API) callerOrDemo(x *exchange) (hotpath.Caller, error) {
 	h := &x.ctx.Request.Header
-	x.demo = x.endpoint.demo && !a.noDemo && len(h.PeekAll(string(headerAPIKey))) == 0 && (a.signIn == nil || !x.hasSession())
+	x.demo = x.endpoint.demo && !a.NoDemo && len(h.PeekAll(string(headerAPIKey))) == 0 && (a.signIn == nil || !x.hasSession())
 	if x.demo {
 		return hotpath.DemoCaller(a.clientAddress(x)), nil
 	}

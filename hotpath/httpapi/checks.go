@@ -17,7 +17,7 @@ func (a *API) postCheck(x *exchange) error {
 		return err
 	}
 	x.caller = c
-	quota, err := a.authorizer.Authenticate(x.context(), x.caller)
+	quota, err := a.Authorizer.Authenticate(x.context(), x.caller)
 	if err != nil {
 		x.quota = quota
 		return err // a stranger's body is not parsed
@@ -37,7 +37,7 @@ func (a *API) postCheck(x *exchange) error {
 		defer end()
 		request.Payment.Stop = stop
 	}
-	answer, quota, err := a.authorizer.Check(x.context(), request, &x.action)
+	answer, quota, err := a.Authorizer.Check(x.context(), request, &x.action)
 	x.quota = quota
 	if err != nil {
 		return err
@@ -97,14 +97,14 @@ func (a *API) getCheck(x *exchange) error {
 	}
 	var courses map[spend.ID]spend.Course
 	if check.TakesOutcome() {
-		if courses, err = audit.Courses(ctx, a.store, []spend.ID{check.ID}); err != nil {
+		if courses, err = audit.Courses(ctx, a.Store, []spend.ID{check.ID}); err != nil {
 			return err
 		}
 		became := courses[check.ID]
 		x.setRedeem(check)
 		x.setBecame(&became)
 	}
-	payments, err := a.authorizer.PaymentsOf(ctx, x.access, []*spend.Check{check}, courses)
+	payments, err := a.Authorizer.PaymentsOf(ctx, x.access, []*spend.Check{check}, courses)
 	if err != nil {
 		return err
 	}

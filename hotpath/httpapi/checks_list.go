@@ -39,10 +39,10 @@ func (a *API) getChecks(x *exchange) error {
 	case query.AskedBy == "":
 		query.Payment = x.access.Payment(query.paymentKey)
 	default:
-		query.Payment, query.AskedBy = a.authorizer.PaymentIn(query.AskedBy, query.paymentKey), ""
+		query.Payment, query.AskedBy = a.Authorizer.PaymentIn(query.AskedBy, query.paymentKey), ""
 	}
 	ctx := x.readContext()
-	page, err := a.store.ListChecks(ctx, query.CheckQuery)
+	page, err := a.Store.ListChecks(ctx, query.CheckQuery)
 	if err == nil && query.IdempotencyKey != "" {
 		err = a.addRecent(ctx, x.access, &query, &page)
 	}
@@ -53,11 +53,11 @@ func (a *API) getChecks(x *exchange) error {
 	for i, c := range page.Checks {
 		ids[i] = c.ID
 	}
-	became, err := audit.Courses(ctx, a.store, ids)
+	became, err := audit.Courses(ctx, a.Store, ids)
 	if err != nil {
 		return err
 	}
-	payments, err := a.authorizer.PaymentsOf(ctx, x.access, page.Checks, became)
+	payments, err := a.Authorizer.PaymentsOf(ctx, x.access, page.Checks, became)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuer
 		page.Checks = slices.DeleteFunc(page.Checks, func(c *spend.Check) bool { return slices.Contains(q.listed, c.ID) })
 		return nil
 	}
-	recent, err := a.store.CheckIDsByKey(ctx, access.KeyHashes(q.IdempotencyKey, q.ApprovalID))
+	recent, err := a.Store.CheckIDsByKey(ctx, access.KeyHashes(q.IdempotencyKey, q.ApprovalID))
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuer
 		}
 		one := q.CheckQuery
 		one.Before, one.Limit, one.Examine = successor(id), 1, 1
-		found, err := a.store.ListChecks(ctx, one)
+		found, err := a.Store.ListChecks(ctx, one)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (a *API) putDraft(x *exchange) error {
 		PolicyID: id, Name: p.Name, Description: p.Description, Rules: p.Rules, Metadata: p.Metadata, Redeem: p.Redeem, Changes: p.Changes,
 		Note: p.Note,
 	}
-	if err := a.authorizer.PutDraft(x.context(), x.access, a.actor(x), d, x.draftMatch(), faults); err != nil {
+	if err := a.Authorizer.PutDraft(x.context(), x.access, a.actor(x), d, x.draftMatch(), faults); err != nil {
 		return err
 	}
 	return respond(x, 200, draftOf(d))
@@ -45,7 +45,7 @@ func (a *API) getDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return reply(x, 200, reviewOf)(a.authorizer.Review(x.readContext(), id))
+	return reply(x, 200, reviewOf)(a.Authorizer.Review(x.readContext(), id))
 }
 
 // deleteDraft answers DELETE /v1/policies/{policy_id}/draft.
@@ -54,7 +54,7 @@ func (a *API) deleteDraft(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := a.authorizer.DeleteDraft(x.context(), x.access, a.actor(x), id, x.draftMatch()); err != nil {
+	if err := a.Authorizer.DeleteDraft(x.context(), x.access, a.actor(x), id, x.draftMatch()); err != nil {
 		return err
 	}
 	return x.answerNothing()
@@ -107,7 +107,7 @@ func (a *API) postPromote(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	return reply(x, 201, policyOf)(a.authorizer.PromoteDraft(x.context(), x.access, a.forcer(x), p))
+	return reply(x, 201, policyOf)(a.Authorizer.PromoteDraft(x.context(), x.access, a.forcer(x), p))
 }
 
 // ifMatch reads the header's one version: any number, also one that no version has.
@@ -156,7 +156,7 @@ func (a *API) getDraftReport(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	r, err := a.authorizer.DraftReport(x.readContext(), x.access, id)
+	r, err := a.Authorizer.DraftReport(x.readContext(), x.access, id)
 	if err != nil {
 		return err
 	}

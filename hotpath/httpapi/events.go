@@ -18,12 +18,12 @@ func (a *API) getEvents(x *exchange) error {
 	}
 	ctx := x.readContext()
 	if !from.IsZero() {
-		if query.After, err = a.authorizer.EventsFrom(ctx, from, query.After); err != nil {
+		if query.After, err = a.Authorizer.EventsFrom(ctx, from, query.After); err != nil {
 			return err
 		}
 	}
 	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
-	page, waited, err := a.authorizer.AwaitEvents(ctx, x.access, query, wait, a.drain)
+	page, waited, err := a.Authorizer.AwaitEvents(ctx, x.access, query, wait, a.drain)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (a *API) getEvents(x *exchange) error {
 	}
 	shown := wire.EventPage{Data: make([]wire.Event, len(page.Events)), NextAfter: page.Next, HasMore: page.More}
 	for i := range page.Events {
-		shown.Data[i] = eventOf(&page.Events[i], x.textAmounts, a.consoleURL)
+		shown.Data[i] = eventOf(&page.Events[i], x.textAmounts, a.ConsoleURL)
 	}
 	return respond(x, 200, shown)
 }

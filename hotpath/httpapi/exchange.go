@@ -102,7 +102,7 @@ func (a *API) serve(ctx *fasthttp.RequestCtx, unread error) {
 	}
 	x.started, x.pipelined = startOf(ctx)
 	ctx.SetUserValue(exchangeKey{}, x)
-	if a.trace != nil {
+	if a.Trace != nil {
 		x.beginTrace()
 	}
 

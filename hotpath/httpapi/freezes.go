@@ -18,7 +18,7 @@ func (a *API) postFreeze(x *exchange) error {
 	if err := x.decode(func(r *reader) { x.decodeFreeze(r, &asked) }); err != nil {
 		return err
 	}
-	return replyOnce(x, 201, freezeOf)(a.authorizer.Freeze(x.context(), x.access, a.freezer(x), asked))
+	return replyOnce(x, 201, freezeOf)(a.Authorizer.Freeze(x.context(), x.access, a.freezer(x), asked))
 }
 
 // freezer returns the author of a freeze or a release: the caller's key, or an admin without one.
@@ -124,7 +124,7 @@ func (a *API) getFreeze(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return reply(x, 200, freezeOf)(a.authorizer.FreezeOf(x.readContext(), x.access, id))
+	return reply(x, 200, freezeOf)(a.Authorizer.FreezeOf(x.readContext(), x.access, id))
 }
 
 // getFreezes answers GET /v1/freezes.
@@ -161,7 +161,7 @@ func (a *API) getFreezes(x *exchange) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	page, more, err := a.authorizer.ListFreezes(x.readContext(), x.access, q)
+	page, more, err := a.Authorizer.ListFreezes(x.readContext(), x.access, q)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *API) postReleaseFreeze(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return replyOnce(x, 200, freezeOf)(a.authorizer.ReleaseFreeze(x.context(), x.access, a.freezer(x), id, note))
+	return replyOnce(x, 200, freezeOf)(a.Authorizer.ReleaseFreeze(x.context(), x.access, a.freezer(x), id, note))
 }
 
 func freezeOf(f *hotpath.FreezeView) wire.Freeze {

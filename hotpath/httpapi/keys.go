@@ -14,10 +14,10 @@ import (
 // postKey answers POST /v1/keys.
 func (a *API) postKey(x *exchange) error {
 	var k hotpath.NewKey
-	if err := x.decode(func(r *reader) { decodeNewKey(r, &k, keyBounds{a.maxRate, time.Now()}) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeNewKey(r, &k, keyBounds{a.MaxRateLimit, time.Now()}) }); err != nil {
 		return err
 	}
-	raw, key, err := a.authorizer.CreateKey(x.context(), a.adminActor(x), k)
+	raw, key, err := a.Authorizer.CreateKey(x.context(), a.adminActor(x), k)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (a *API) getKeys(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	page, err := a.store.ListKeys(x.readContext(), before, limit)
+	page, err := a.Store.ListKeys(x.readContext(), before, limit)
 	if err != nil {
 		return err
 	}
@@ -45,14 +45,14 @@ func (a *API) getKeys(x *exchange) error {
 // patchKey answers PATCH /v1/keys/{key_id}.
 func (a *API) patchKey(x *exchange) error {
 	var change audit.KeyChange
-	if err := x.decode(func(r *reader) { decodeKeyChange(r, &change, keyBounds{a.maxRate, time.Now()}) }); err != nil {
+	if err := x.decode(func(r *reader) { decodeKeyChange(r, &change, keyBounds{a.MaxRateLimit, time.Now()}) }); err != nil {
 		return err
 	}
 	id, err := x.pathID("key_id")
 	if err != nil {
 		return err
 	}
-	key, stopped, err := a.authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
+	key, stopped, err := a.Authorizer.UpdateKey(x.context(), a.adminActor(x), id, change)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *API) getOwnKey(x *exchange) error {
 	if s := x.access.Session(); s != nil {
 		return respond(x, 200, ownSessionOf(s, x.quota.Limit))
 	}
-	return reply(x, 200, keyOf)(a.store.KeyByHash(x.readContext(), x.access.KeyHash()))
+	return reply(x, 200, keyOf)(a.Store.KeyByHash(x.readContext(), x.access.KeyHash()))
 }
 
 // The requests per minute that a key may have.

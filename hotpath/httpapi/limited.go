@@ -88,6 +88,6 @@ func (a *API) noteLimited(keyID string) (attrs []slog.Attr, due bool) {
 // logLimited logs whose requests were refused most in the period that ends.
 func (a *API) logLimited() {
 	top, keys, requests := a.limited.take()
-	a.log.Info("requests over their rate limit were refused", slog.Int64("requests", requests), slog.Int("keys", keys),
+	a.Logger.Info("requests over their rate limit were refused", slog.Int64("requests", requests), slog.Int("keys", keys),
 		slog.Any("top_keys", top))
 }

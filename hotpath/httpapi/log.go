@@ -34,7 +34,7 @@ func (a *API) logFailure(x *exchange) {
 	case x.refusal.status == fasthttp.StatusUnauthorized:
 		more, due = a.noteUnauthorized(x)
 	case x.refusal.status == fasthttp.StatusTooManyRequests:
-		more, due = a.noteLimited(a.authorizer.KeyID(x.known()))
+		more, due = a.noteLimited(a.Authorizer.KeyID(x.known()))
 	}
 	if !due {
 		return
@@ -43,7 +43,7 @@ func (a *API) logFailure(x *exchange) {
 	if x.refusal.status >= 500 {
 		level = slog.LevelError
 	}
-	if !a.log.Enabled(context.Background(), level) {
+	if !a.Logger.Enabled(context.Background(), level) {
 		return
 	}
 	attrs := []slog.Attr{
@@ -65,7 +65,7 @@ func (a *API) logFailure(x *exchange) {
 	if level == slog.LevelError {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
 	}
-	a.log.LogAttrs(context.Background(), level, "request failed", attrs...)
+	a.Logger.LogAttrs(context.Background(), level, "request failed", attrs...)
 }
 
 // appendKnown adds what is known about a request besides its line and its response.
@@ -76,7 +76,7 @@ func (a *API) appendKnown(attrs []slog.Attr, x *exchange) []slog.Attr {
 		}
 	}
 	add("route", x.endpoint.path)
-	add("key_id", a.authorizer.KeyID(x.known()))
+	add("key_id", a.Authorizer.KeyID(x.known()))
 	if x.action.PolicyID != "" {
 		add("policy_id", x.action.PolicyID)
 	} else {
@@ -120,7 +120,7 @@ func isClientID(id []byte) bool {
 // would cost more than the refusal, when there is nothing to spare (G9).
 func (a *API) logOverload() {
 	if requests, due := a.overloads.add(time.Now()); due {
-		a.log.Warn("at capacity; requests are refused", "requests", requests)
+		a.Logger.Warn("at capacity; requests are refused", "requests", requests)
 	}
 }
 

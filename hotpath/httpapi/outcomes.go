@@ -18,7 +18,7 @@ func (a *API) postOutcome(x *exchange) error {
 		return err
 	}
 	return a.step(x, func(check *spend.Check) (replayed bool, err error) {
-		o, replayed, err := a.authorizer.Report(x.context(), x.request(), check, report)
+		o, replayed, err := a.Authorizer.Report(x.context(), x.request(), check, report)
 		if err != nil {
 			return false, err
 		}
@@ -50,7 +50,7 @@ func (a *API) getOutcome(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	became, err := audit.Courses(ctx, a.store, []spend.ID{check.ID})
+	became, err := audit.Courses(ctx, a.Store, []spend.ID{check.ID})
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *API) checkAt(ctx context.Context, x *exchange) (*spend.Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks, err := a.store.Checks(ctx, []spend.ID{id})
+	checks, err := a.Store.Checks(ctx, []spend.ID{id})
 	if err != nil {
 		return nil, err
 	}

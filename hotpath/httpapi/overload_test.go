@@ -63,7 +63,7 @@ func TestFullNodeRefusesChecksUnread(t *testing.T) {
 func TestOverloadIsLoggedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
-		a := &API{log: slog.New(slog.NewTextHandler(&logged, nil))}
+		a := &API{Options: Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}}
 		refuse := func(times int) {
 			for range times {
 				a.logOverload()

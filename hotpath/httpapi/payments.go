@@ -122,11 +122,11 @@ func (a *API) showRefused(ctx context.Context, x *exchange, check *spend.Check, 
 	if refusalOf(refused).status != 409 {
 		return
 	}
-	courses, err := audit.Courses(ctx, a.store, []spend.ID{check.ID})
+	courses, err := audit.Courses(ctx, a.Store, []spend.ID{check.ID})
 	if err != nil {
 		return // the refusal stands without it
 	}
-	if payments, err := a.authorizer.PaymentsOf(ctx, x.access, []*spend.Check{check}, courses); err == nil {
+	if payments, err := a.Authorizer.PaymentsOf(ctx, x.access, []*spend.Check{check}, courses); err == nil {
 		x.shown = payments[check.ID]
 	}
 }

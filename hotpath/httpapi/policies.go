@@ -30,7 +30,7 @@ func (a *API) postPolicy(x *exchange) error {
 	if p.PolicyID == "" {
 		p.PolicyID = spend.NewID(time.Now()).Text(spend.PrefixPolicy)
 	}
-	if err := a.authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), v); err != nil {
+	if err := a.Authorizer.CreatePolicy(x.context(), x.access, a.forcer(x), v); err != nil {
 		return err
 	}
 	return respond(x, 201, policyOf(p))
@@ -49,7 +49,7 @@ func (a *API) getPolicy(x *exchange) error {
 	if version == math.MaxInt32 {
 		return &hotpath.PolicyNotFoundError{PolicyID: id}
 	}
-	p, err := a.store.Policy(x.readContext(), id, version)
+	p, err := a.Store.Policy(x.readContext(), id, version)
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}
@@ -75,7 +75,7 @@ func (a *API) getPolicies(x *exchange) error {
 		return err
 	}
 	query.PolicyIDs = x.access.Bounds().PolicyIDs
-	page, err := a.store.ListPolicies(x.readContext(), query)
+	page, err := a.Store.ListPolicies(x.readContext(), query)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (a *API) getPolicyVersions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	page, err := a.store.PolicyVersions(x.readContext(), query)
+	page, err := a.Store.PolicyVersions(x.readContext(), query)
 	if err != nil {
 		return orAbsent(err, &hotpath.PolicyNotFoundError{PolicyID: id})
 	}

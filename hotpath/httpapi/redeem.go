@@ -24,7 +24,7 @@ func (a *API) postRedeem(x *exchange) error {
 		return err
 	}
 	replayed := false
-	redeemed, err := a.authorizer.RedeemUnread(x.context(), x.redemption(), id, asked)
+	redeemed, err := a.Authorizer.RedeemUnread(x.context(), x.redemption(), id, asked)
 	if err == nil && redeemed == nil {
 		redeemed, replayed, err = a.redeemRead(x, id, asked)
 	}
@@ -35,7 +35,7 @@ func (a *API) postRedeem(x *exchange) error {
 	hash := spend.ActionHash(check)
 	x.setReplayed(replayed)
 	course := spend.CourseOf([]*spend.Outcome{redeemed})
-	payments, err := a.authorizer.PaymentsOf(x.context(), x.access, []*spend.Check{check}, map[spend.ID]spend.Course{check.ID: course})
+	payments, err := a.Authorizer.PaymentsOf(x.context(), x.access, []*spend.Check{check}, map[spend.ID]spend.Course{check.ID: course})
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (a *API) redeemRead(x *exchange, id spend.ID, asked hotpath.Redemption) (o 
 	if err != nil {
 		return nil, false, err
 	}
-	if o, replayed, err = a.authorizer.Redeem(x.context(), x.redemption(), check, untouched, asked); err != nil {
+	if o, replayed, err = a.Authorizer.Redeem(x.context(), x.redemption(), check, untouched, asked); err != nil {
 		a.showRefused(ctx, x, check, err)
 		return nil, false, err
 	}
@@ -79,7 +79,7 @@ func (a *API) redeemRead(x *exchange, id spend.ID, asked hotpath.Redemption) (o 
 // checkToRedeem is checkAt. Nearly always nothing was recorded of the check, and it is
 // looked up together with the checks of other callers.
 func (a *API) checkToRedeem(ctx context.Context, x *exchange, id spend.ID) (check *spend.Check, untouched bool, err error) {
-	switch check, err = a.authorizer.Untouched(ctx, id); {
+	switch check, err = a.Authorizer.Untouched(ctx, id); {
 	case err != nil:
 		return nil, false, err
 	case check == nil:
@@ -193,7 +193,7 @@ func (a *API) postInDoubt(x *exchange) error {
 		return err
 	}
 	return a.step(x, func(check *spend.Check) (replayed bool, err error) {
-		course, replayed, err := a.authorizer.Doubt(x.context(), x.request(), check, note, redemption)
+		course, replayed, err := a.Authorizer.Doubt(x.context(), x.request(), check, note, redemption)
 		if err != nil {
 			return false, err
 		}

@@ -19,7 +19,7 @@ func (a *API) decideDraft(x *exchange, rejects bool) error {
 	if d.PolicyID, err = x.policyID(); err != nil {
 		return err
 	}
-	return replyOnce(x, 200, reviewOf)(a.authorizer.DecideDraft(x.context(), x.access, d))
+	return replyOnce(x, 200, reviewOf)(a.Authorizer.DecideDraft(x.context(), x.access, d))
 }
 
 // hashOf reads the hash of an action or a draft. A malformed text becomes the zero hash, which none has.

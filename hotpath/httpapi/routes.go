@@ -219,7 +219,7 @@ func (e *endpoint) mustSayWho() {
 func (a *API) run(x *exchange) {
 	if !x.endpoint.free {
 		defer a.inFlight.Add(-1)
-		if a.inFlight.Add(1) > a.maxInFlight || x.excess || x.endpoint.timed && a.full() {
+		if a.inFlight.Add(1) > int64(a.MaxInFlight) || x.excess || x.endpoint.timed && a.Full() {
 			a.fail(x, overloaded)
 			return
 		}
@@ -265,6 +265,6 @@ func (a *API) recovered(ctx *fasthttp.RequestCtx, value any) {
 // admit authenticates and counts a request. Reads go on without Redis (G7).
 func (a *API) admit(x *exchange, c hotpath.Caller) (err error) {
 	x.caller = c
-	x.access, x.quota, err = a.authorizer.Admit(x.context(), c, x.endpoint.scope, x.endpoint.method == fasthttp.MethodGet)
+	x.access, x.quota, err = a.Authorizer.Admit(x.context(), c, x.endpoint.scope, x.endpoint.method == fasthttp.MethodGet)
 	return err
 }

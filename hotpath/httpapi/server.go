@@ -41,13 +41,13 @@ func (a *API) newServer(o *Options) *fasthttp.Server {
 		NoDefaultContentType:         true,
 		// Headers hold keys: they are never logged.
 		SecureErrorLogMessage: true,
-		Logger:                serverLog{a.log},
+		Logger:                serverLog{a.Logger},
 	}
 }
 
 // Serve answers requests until Shutdown. It returns nil after Shutdown.
 func (a *API) Serve(l net.Listener) error {
-	served := listener{l, &a.open, a.server, a.log}
+	served := listener{l, &a.open, a.server, a.Logger}
 	defer func() { _ = served.Close() }()
 	if err := a.server.Serve(served); err != nil && !a.draining.Load() {
 		return fmt.Errorf("cannot serve the API: %w", err)

@@ -43,7 +43,7 @@ func (a *API) sessionOf(x *exchange) (hotpath.Caller, error) {
 	if err := a.sameOrigin(x); err != nil {
 		return hotpath.Caller{}, err
 	}
-	c, err := a.authorizer.SessionCaller(x.context(), x.ctx.Request.Header.Cookie(sessionCookie))
+	c, err := a.Authorizer.SessionCaller(x.context(), x.ctx.Request.Header.Cookie(sessionCookie))
 	x.caller = c
 	return c, err
 }
@@ -84,7 +84,7 @@ func (a *API) getSessions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	sessions, more, err := a.store.ListSessions(x.readContext(), before, limit)
+	sessions, more, err := a.Store.ListSessions(x.readContext(), before, limit)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (a *API) deleteSession(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := a.authorizer.EndSession(x.context(), a.adminActor(x), id); err != nil {
+	if err := a.Authorizer.EndSession(x.context(), a.adminActor(x), id); err != nil {
 		return err
 	}
 	return x.answerNothing()

@@ -103,7 +103,7 @@ func (a *API) beginSignIn(x *exchange) error {
 			return a.failPage(x, err)
 		}
 	}
-	begun, err := a.authorizer.SignInBegins(x.context())
+	begun, err := a.Authorizer.SignInBegins(x.context())
 	if err != nil {
 		return a.failPage(x, err)
 	}
@@ -150,14 +150,14 @@ func (a *API) endSignIn(x *exchange) error {
 	})
 	if errors.Is(err, signin.ErrNoRole) && session != nil {
 		// The rights that the groups gave before end, since they give none now.
-		if ended := a.authorizer.EndSessions(x.context(), a.actor(x), session); ended != nil {
+		if ended := a.Authorizer.EndSessions(x.context(), a.actor(x), session); ended != nil {
 			err = ended
 		}
 	}
 	if err != nil {
 		return a.failPage(x, err)
 	}
-	token, err := a.authorizer.SignIn(x.context(), a.actor(x), session)
+	token, err := a.Authorizer.SignIn(x.context(), a.actor(x), session)
 	if err != nil {
 		return a.failPage(x, err)
 	}
@@ -196,7 +196,7 @@ func (a *API) takeOver(x *exchange) error {
 	}
 	token, err := a.signIn.TakeOver(code, verifier)
 	if err == nil {
-		token, err = a.authorizer.TakeOver(x.context(), token)
+		token, err = a.Authorizer.TakeOver(x.context(), token)
 	}
 	if err != nil {
 		if refusalOf(err).status < 500 {
@@ -221,7 +221,7 @@ func (a *API) failPage(x *exchange, err error) error {
 func (a *API) noteSignIn(x *exchange, err error) {
 	a.metrics.signIns.Inc()
 	if attrs, due := a.refusedLine(x, &a.signIns, err); due {
-		a.log.Warn("sign-in failed", attrs...)
+		a.Logger.Warn("sign-in failed", attrs...)
 	}
 }
 
@@ -242,7 +242,7 @@ func (a *API) refusedLine(x *exchange, t *tally, err error) (attrs []any, due bo
 func (a *API) signOut(x *exchange) error {
 	c, err := a.sessionOf(x)
 	if err == nil {
-		err = a.authorizer.SignOut(x.context(), a.actor(x), c)
+		err = a.Authorizer.SignOut(x.context(), a.actor(x), c)
 	}
 	if err != nil && !errors.Is(err, hotpath.ErrSessionEnded) {
 		return err
@@ -264,12 +264,12 @@ func (a *API) logout(x *exchange) error {
 	}
 	l, err := a.signIn.Logout(x.context(), form.Get("logout_token"))
 	if err == nil {
-		err = a.authorizer.EndLoggedOut(x.context(), a.actor(x), l)
+		err = a.Authorizer.EndLoggedOut(x.context(), a.actor(x), l)
 	}
 	if err != nil {
 		if refusalOf(err).status < 500 {
 			if attrs, due := a.refusedLine(x, &a.logouts, err); due {
-				a.log.Warn("logout token refused", attrs...)
+				a.Logger.Warn("logout token refused", attrs...)
 			}
 		}
 		return err

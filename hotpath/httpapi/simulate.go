@@ -45,11 +45,11 @@ func (a *API) postSimulate(x *exchange) error {
 	var version int
 	switch {
 	case s.rules == "":
-		checks, version, err = a.authorizer.Simulate(x.context(), request, s.policyID, s.actions)
+		checks, version, err = a.Authorizer.Simulate(x.context(), request, s.policyID, s.actions)
 	case x.demo: // strangers have no rules compiled
 		err = hotpath.ErrUnauthorized
 	default:
-		checks, version, err = a.authorizer.TryRules(x.context(), request, hotpath.Trial{
+		checks, version, err = a.Authorizer.TryRules(x.context(), request, hotpath.Trial{
 			PolicyID: s.policyID, Rules: s.rules, Actions: s.actions, Faults: faults,
 		})
 	}

@@ -28,7 +28,7 @@ func (a *API) getStats(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	counts, err := a.store.CheckCounts(x.readContext(), query)
+	counts, err := a.Store.CheckCounts(x.readContext(), query)
 	if err != nil {
 		return err
 	}

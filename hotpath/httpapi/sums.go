@@ -15,7 +15,7 @@ func (a *API) getSums(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	return reply(x, 200, sumsOf)(a.store.CheckSums(x.readContext(), query))
+	return reply(x, 200, sumsOf)(a.Store.CheckSums(x.readContext(), query))
 }
 
 // querySums reads the query of GET /v1/sums.

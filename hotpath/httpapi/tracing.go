@@ -32,5 +32,5 @@ func (a *API) endTrace(x *exchange) trace.ID {
 		r.Code = x.refusal.code
 	}
 	r.Ended = time.Now()
-	return a.trace(r)
+	return a.Trace(r)
 }

@@ -13,7 +13,7 @@ func (a *API) getViolations(x *exchange) error {
 		return err
 	}
 	query.Bounds = x.access.Bounds()
-	page, err := a.store.Violations(x.readContext(), query)
+	page, err := a.Store.Violations(x.readContext(), query)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (a *API) postWebhook(x *exchange) error {
 	if err := x.decode(func(r *reader) { decodeWebhook(r, &change, newWebhook) }); err != nil {
 		return err
 	}
-	w, secret, err := a.authorizer.CreateWebhook(x.readContext(), a.adminActor(x), change)
+	w, secret, err := a.Authorizer.CreateWebhook(x.readContext(), a.adminActor(x), change)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func decodeWebhook(r *reader, c *audit.WebhookChange, body webhookBody) {
 
 // getWebhooks answers GET /v1/webhooks. There are so few that all are one page.
 func (a *API) getWebhooks(x *exchange) error {
-	all, err := a.store.ListWebhooks(x.readContext())
+	all, err := a.Store.ListWebhooks(x.readContext())
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *API) getWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return reply(x, 200, shownWebhook)(a.store.Webhook(x.readContext(), id))
+	return reply(x, 200, shownWebhook)(a.Store.Webhook(x.readContext(), id))
 }
 
 // patchWebhook answers PATCH /v1/webhooks/{webhook_id}.
@@ -111,7 +111,7 @@ func (a *API) patchWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	return reply(x, 200, shownWebhook)(a.authorizer.UpdateWebhook(x.readContext(), a.adminActor(x), id, change))
+	return reply(x, 200, shownWebhook)(a.Authorizer.UpdateWebhook(x.readContext(), a.adminActor(x), id, change))
 }
 
 // postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
@@ -120,7 +120,7 @@ func (a *API) postRotate(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	w, secret, err := a.authorizer.RotateWebhook(x.readContext(), a.adminActor(x), id)
+	w, secret, err := a.Authorizer.RotateWebhook(x.readContext(), a.adminActor(x), id)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (a *API) deleteWebhook(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if err := a.authorizer.DeleteWebhook(x.readContext(), a.adminActor(x), id); err != nil {
+	if err := a.Authorizer.DeleteWebhook(x.readContext(), a.adminActor(x), id); err != nil {
 		return err
 	}
 	return x.answerNothing()
@@ -158,10 +158,10 @@ func (a *API) getDeliveries(x *exchange) error {
 		return err
 	}
 	ctx := x.readContext()
-	if _, err := a.store.Webhook(ctx, id); err != nil {
+	if _, err := a.Store.Webhook(ctx, id); err != nil {
 		return err
 	}
-	page, more, err := a.store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Failed: failed, Before: before, Limit: limit})
+	page, more, err := a.Store.Deliveries(ctx, audit.DeliveryQuery{WebhookID: id, Failed: failed, Before: before, Limit: limit})
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (a *API) postRetry(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := a.authorizer.RetryWebhook(x.readContext(), id)
+	waiting, err := a.Authorizer.RetryWebhook(x.readContext(), id)
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (a *API) postReplay(x *exchange) error {
 		return err
 	}
 	ctx := x.readContext()
-	if _, err := a.store.Webhook(ctx, id); err != nil {
+	if _, err := a.Store.Webhook(ctx, id); err != nil {
 		return orAbsent(err, errWebhookNotFound)
 	}
-	return reply(x, fasthttp.StatusAccepted, deliveryOf)(a.authorizer.ReplayDelivery(ctx, id, delivery))
+	return reply(x, fasthttp.StatusAccepted, deliveryOf)(a.Authorizer.ReplayDelivery(ctx, id, delivery))
 }
