@@ -52,11 +52,7 @@ func TestBacktest(t *testing.T) {
 		job.New(job.Options{Store: options.Store.(job.Store), Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	defer func() { stop(); <-ended }()
-	admin := "X-Admin-Key: " + adminKey
-	key := func(grants string) string {
-		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, admin).body,
-			"api_key")
-	}
+	key := keysAt(t, address)
 	full := key("")
 	rules := func(limit, day string) string {
 		return `[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":` + limit + `}},` +
@@ -155,10 +151,7 @@ func TestBacktest(t *testing.T) {
 func TestCancelBacktest(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
 	const admin = "X-Admin-Key: " + adminKey
-	key := func(grants string) string {
-		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, admin).body,
-			"api_key")
-	}
+	key := keysAt(t, address)
 	author, rotated, plain := key(`,"principal":"ann"`), key(`,"principal":"Ann","role":"author"`), key("")
 	other, elsewhere := key(`,"principal":"bob","role":"author"`), key(`,"principal":"ann","policy_ids":["elsewhere"]`)
 	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":`+
@@ -193,10 +186,7 @@ func TestCancelBacktest(t *testing.T) {
 // counters of budgets that go on, also where there is no such policy yet (S23).
 func TestSimulateRules(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
-	key := func(grants string) string {
-		return "X-API-Key: " + field(t, doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`,
-			"X-Admin-Key: "+adminKey).body, "api_key")
-	}
+	key := keysAt(t, address)
 	full := key("")
 	const day = `{"rule_id":"day","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"day"}}`
 	action := func(policyID, amount string) string {

@@ -11,17 +11,14 @@ const grantedPolicy = `{"policy_id":"g","name":"n","rules":[{"rule_id":"daily","
 // grants is the part of the story about grants (S91).
 func (d *described) grants(admin string) {
 	d.t.Helper()
-	key := func(grants string) string {
-		made := d.send("POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000,`+grants+`}`, 201, true, admin)
-		return "X-API-Key: " + field(d.t, made, "api_key")
-	}
+	key := keysAt(d.t, d.address)
 	refused := func(method, path, body string, status int, code string, fits bool, headers ...string) {
 		d.t.Helper()
 		if got := field(d.t, d.send(method, path, body, status, fits, headers...), "error", "code"); got != code {
 			d.t.Errorf("%s %s is refused as %s, want %s", method, path, got, code)
 		}
 	}
-	ann, bo := key(`"role":"approver","principal":"ann"`), key(`"role":"approver","principal":"bo"`)
+	ann, bo := key(`,"role":"approver","principal":"ann"`), key(`,"role":"approver","principal":"bo"`)
 	d.send("POST", "/v1/policies", strings.Replace(grantedPolicy, "%", `,"changes":{"required":1}`, 1), 201, true)
 	end := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Format(time.RFC3339)
 	grant := func(more string) string {
@@ -56,7 +53,7 @@ func (d *described) grants(admin string) {
 		`"limit":100,"used":0,"remaining":150.5,"count":0,"max_count":50,"remaining_count":50,`) {
 		d.t.Errorf("the budget: %s", got)
 	}
-	refused("POST", path+"/approve", "", 409, "grant_not_pending", true, key(`"role":"approver","principal":"cy"`))
+	refused("POST", path+"/approve", "", 409, "grant_not_pending", true, key(`,"role":"approver","principal":"cy"`))
 	d.send("POST", path+"/revoke", "", 200, true, admin, "X-API-Key: -")
 	d.send("POST", path+"/revoke", `{"note":"enough"}`, 200, true, ann)
 	refused("POST", path+"/approve", "", 409, "grant_not_active", true, bo)

@@ -79,9 +79,7 @@ func TestFreezes(t *testing.T) {
 	d := describe(t)
 	d.address = serveOn(t, New(realOptions(t, func(c *hotpath.Components) { c.ReleasesRequired = 2 })))
 	admin, keyless := "X-Admin-Key: "+adminKey, "X-API-Key: -"
-	key := func(members string) string {
-		return "X-API-Key: " + field(t, d.send("POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+members+`}`, 201, true, admin), "api_key")
-	}
+	key := keysAt(t, d.address)
 	refused := func(method, path, body string, status int, code string, headers ...string) string {
 		t.Helper()
 		got := d.send(method, path, body, status, status != 422, headers...)

@@ -196,6 +196,15 @@ func (d *described) send(method, path, body string, status int, fits bool, heade
 	return a.body
 }
 
+// keysAt returns a function that makes an API key of these members, and returns its header.
+func keysAt(t *testing.T, address string) func(members string) string {
+	return func(members string) string {
+		t.Helper()
+		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+members+`}`, "X-Admin-Key: "+adminKey)
+		return "X-API-Key: " + field(t, made.body, "api_key")
+	}
+}
+
 func field(t *testing.T, body string, names ...string) string {
 	t.Helper()
 	var value any

@@ -10,10 +10,7 @@ import (
 // refusals (S39, S40, F65).
 func TestOutcomes(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
-	key := func(grants string) string {
-		created := doAt(t, address, "POST", "/v1/keys", `{"name":"n"`+grants+`}`, "X-Admin-Key: "+adminKey)
-		return "X-API-Key: " + field(t, created.body, "api_key")
-	}
+	key := keysAt(t, address)
 	full, agent, executor := key(`,"principal":"office"`), key(`,"role":"agent","principal":"till"`), key(`,"role":"executor"`)
 	other, elsewhere := key(`,"role":"agent","principal":"other"`), key(`,"role":"executor","policy_ids":["q"]`)
 	doAt(t, address, "POST", "/v1/policies", `{"policy_id":"p","name":"n","rules":[

@@ -63,11 +63,7 @@ func TestReleasedReaderTakesNumbers(t *testing.T) {
 // request and are strings in its response; without it nothing changes.
 func TestAmountsAsText(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
-	key := func(grants string) string {
-		t.Helper()
-		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, "X-Admin-Key: "+adminKey)
-		return "X-API-Key: " + field(t, made.body, "api_key")
-	}
+	key := keysAt(t, address)
 	full, person := key(""), key(`,"role":"approver"`)
 	const applied = "amounts=string"
 	prefer := "Prefer: " + applied

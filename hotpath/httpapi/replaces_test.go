@@ -10,9 +10,7 @@ import (
 func TestPolicyReplaces(t *testing.T) {
 	d := describe(t)
 	d.address = serveOn(t, New(realOptions(t)))
-	key := func(members string) string {
-		return "X-API-Key: " + field(t, d.send("POST", "/v1/keys", `{"name":"n"`+members+`}`, 201, true, "X-Admin-Key: "+adminKey), "api_key")
-	}
+	key := keysAt(t, d.address)
 	ann, bound := key(`,"principal":"ann"`), key(`,"policy_ids":["other"]`)
 	const rest = `"name":"n","rules":[{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":5}}]}`
 	const body = `{"policy_id":"r",` + rest

@@ -14,9 +14,7 @@ func TestPoliciesChangeByTwo(t *testing.T) {
 	d := describe(t)
 	d.address = serveOn(t, New(realOptions(t)))
 	admin := "X-Admin-Key: " + adminKey
-	key := func(members string) string {
-		return "X-API-Key: " + field(t, d.send("POST", "/v1/keys", `{"name":"n"`+members+`}`, 201, true, admin), "api_key")
-	}
+	key := keysAt(t, d.address)
 	ann, bob, cleo := key(`,"role":"author","principal":"ann"`), key(`,"role":"approver","principal":"bob"`),
 		key(`,"role":"approver","principal":"cleo","groups":["Risk"]`)
 	ann2 := key(`,"role":"approver","principal":"ANN"`)
@@ -134,10 +132,7 @@ func TestDraftsWait(t *testing.T) {
 	o := realOptions(t)
 	o.ConsoleURL = "https://spend.example/console"
 	d.address = serveOn(t, New(o))
-	key := func(members string) string {
-		made := d.send("POST", "/v1/keys", `{"name":"n"`+members+`}`, 201, true, "X-Admin-Key: "+adminKey)
-		return "X-API-Key: " + field(t, made, "api_key")
-	}
+	key := keysAt(t, d.address)
 	ann, amy := key(`,"role":"author","principal":"ann"`), key(`,"role":"author","principal":"amy"`)
 	bob, cleo, dan := key(`,"role":"approver","principal":"bob"`), key(`,"role":"approver","principal":"cleo","groups":["risk"]`),
 		key(`,"role":"approver","principal":"dan","groups":["risk"]`)

@@ -37,11 +37,7 @@ func TestQueryStats(t *testing.T) {
 // TestStats counts checks as soon as they were answered, of what a key may read alone.
 func TestStats(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
-	key := func(grants string) string {
-		t.Helper()
-		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, "X-Admin-Key: "+adminKey)
-		return "X-API-Key: " + field(t, made.body, "api_key")
-	}
+	key := keysAt(t, address)
 	full, agent, elsewhere := key(""), key(`,"role":"agent"`), key(`,"role":"auditor","policy_ids":["elsewhere"]`)
 	doAt(t, address, "POST", "/v1/policies", bodies()["POST /v1/policies"], full)
 	for _, amount := range []string{"1", "2", "2", "99999999"} {
@@ -69,11 +65,7 @@ func TestStats(t *testing.T) {
 // TestSums adds up what a key may read alone.
 func TestSums(t *testing.T) {
 	address := serveOn(t, New(realOptions(t)))
-	key := func(grants string) string {
-		t.Helper()
-		made := doAt(t, address, "POST", "/v1/keys", `{"name":"n","rate_limit_rpm":1000`+grants+`}`, "X-Admin-Key: "+adminKey)
-		return "X-API-Key: " + field(t, made.body, "api_key")
-	}
+	key := keysAt(t, address)
 	full, agent := key(""), key(`,"role":"agent"`)
 	doAt(t, address, "POST", "/v1/policies", bodies()["POST /v1/policies"], full)
 	for _, amount := range []string{"0.1", "0.2", "99999999.5"} {

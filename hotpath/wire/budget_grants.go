@@ -39,17 +39,6 @@ type GrantPerson struct {
 	At        Timestamp `json:"at"`
 }
 
-// NewBudgetGrant is the body of POST /v1/grants: with one of AddAmount and AddCount.
-type NewBudgetGrant struct {
-	PolicyID  string         `json:"policy_id"`
-	RuleID    string         `json:"rule_id"`
-	Per       map[string]any `json:"per,omitempty"`
-	AddAmount *spend.Amount  `json:"add_amount,omitempty"`
-	AddCount  int64          `json:"add_count,omitempty"`
-	Until     Timestamp      `json:"until"`
-	Note      string         `json:"note"`
-}
-
 // GrantEvent is the data of an event of a grant.
 type GrantEvent struct {
 	GrantID   string          `json:"grant_id"`

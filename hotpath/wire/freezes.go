@@ -39,13 +39,6 @@ type FreezeReaches struct {
 	Principals int64 `json:"principals"`
 }
 
-// NewFreeze is the body of POST /v1/freezes.
-type NewFreeze struct {
-	Scope  FreezeScope `json:"scope"`
-	Reason string      `json:"reason"`
-	Until  *Timestamp  `json:"until,omitempty"`
-}
-
 // FreezeEvent is the data of an event of a freeze.
 type FreezeEvent struct {
 	FreezeID string      `json:"freeze_id"`

@@ -32,13 +32,14 @@ func approvalsCommand() cli.Command {
 			},
 			{Name: "show", Args: "APPROVAL_ID", Summary: "print an approval and its action", Setup: approvalsShow, Details: approvalsNeed},
 			{
-				Name: "approve", Args: "[APPROVAL_ID]", Summary: "approve exactly the action that is shown", Setup: approvalsApprove,
+				Name: "approve", Args: "[APPROVAL_ID]", Summary: "approve exactly the action that is shown", Setup: decideApproval("Approve", (*client.Client).Approve),
 				Details: approvalsNeed + "\nShows the action, asks, and sends its action_hash: what is approved is what was shown, once. Who asked, " +
 					"or runs\n" +
 					"the agent that asked, does not decide.",
 			},
 			{
-				Name: "deny", Args: "[APPROVAL_ID]", Summary: "deny it, also after it was approved and while it is not used", Setup: approvalsDeny,
+				Name: "deny", Args: "[APPROVAL_ID]", Summary: "deny it, also after it was approved and while it is not used",
+				Setup: decideApproval("Deny", (*client.Client).Deny),
 				Details: approvalsNeed + "\nWithout an APPROVAL_ID, in a terminal, approve and deny list those that wait for this key.\n" +
 					"Both show the action and ask.",
 			},
@@ -209,33 +210,27 @@ func remainingText(left wire.BudgetRemaining) string {
 	return strings.Join(parts, ", ")
 }
 
-func approvalsApprove(flags *flag.FlagSet) cli.Action {
-	return decideApproval(flags, "Approve", (*client.Client).Approve)
-}
-
-func approvalsDeny(flags *flag.FlagSet) cli.Action {
-	return decideApproval(flags, "Deny", (*client.Client).Deny)
-}
-
-// decideApproval returns the action of a command that shows an approval, asks, and sends the decision about it.
+// decideApproval returns a command that shows an approval, asks, and sends the decision about it.
 func decideApproval(
-	flags *flag.FlagSet, verb string, send func(_ *client.Client, _ context.Context, id, hash, note string) (*client.Approval, error),
-) cli.Action {
-	note := noteFlag(flags)
-	yes := flags.Bool("yes", false, "do not ask")
-	asJSON := cli.OutputFlag(flags)
-	return func(ctx context.Context, p cli.Process, args []string) error {
-		api, a, err := chosenApproval(ctx, p, args)
-		if err != nil {
-			return err
-		}
-		if !*yes {
-			if err := confirm(ctx, p, a, verb); err != nil {
+	verb string, send func(_ *client.Client, _ context.Context, id, hash, note string) (*client.Approval, error),
+) func(*flag.FlagSet) cli.Action {
+	return func(flags *flag.FlagSet) cli.Action {
+		note := flags.String("note", "", "why, as `TEXT`, recorded with the decision")
+		yes := flags.Bool("yes", false, "do not ask")
+		asJSON := cli.OutputFlag(flags)
+		return func(ctx context.Context, p cli.Process, args []string) error {
+			api, a, err := chosenApproval(ctx, p, args)
+			if err != nil {
 				return err
 			}
+			if !*yes {
+				if err := confirm(ctx, p, a, verb); err != nil {
+					return err
+				}
+			}
+			decided, err := send(api, ctx, a.ApprovalID, a.ActionHash, *note)
+			return writeDecided(p, decided, err, *asJSON)
 		}
-		decided, err := send(api, ctx, a.ApprovalID, a.ActionHash, *note)
-		return writeDecided(p, decided, err, *asJSON)
 	}
 }
 
@@ -309,8 +304,4 @@ func confirm(ctx context.Context, p cli.Process, a *client.Approval, verb string
 		return nil // a script without input has decided by naming the approval
 	}
 	return cli.Yes(line, err)
-}
-
-func noteFlag(flags *flag.FlagSet) *string {
-	return flags.String("note", "", "why, as `TEXT`, recorded with the decision")
 }

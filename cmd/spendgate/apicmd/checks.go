@@ -46,7 +46,7 @@ func checksList(flags *flag.FlagSet) cli.Action {
 	flags.StringVar(&q.From, "from", "", "only from `TIME` on: RFC 3339, or a date")
 	flags.StringVar(&q.To, "to", "", "only until `TIME`: RFC 3339, or a date")
 	limit := cli.LimitFlag(flags)
-	return cli.List(flags, cli.KeyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.CheckRecord, error] {
+	return cli.List(flags, cli.KeyAPI, func(api *client.Client, ctx context.Context) iter.Seq2[client.CheckRecord, error] {
 		return cli.First(api.AllChecks(ctx, q), *limit)
 	}, writeChecks)
 }

@@ -170,7 +170,7 @@ func thaw(flags *flag.FlagSet) cli.Action {
 
 func freezesList(flags *flag.FlagSet) cli.Action {
 	ended := flags.Bool("ended", false, "those that are released or over, too")
-	return cli.List(flags, freezeAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Freeze, error] {
+	return cli.List(flags, freezeAPI, func(api *client.Client, ctx context.Context) iter.Seq2[client.Freeze, error] {
 		return api.AllFreezes(ctx, client.FreezeQuery{Active: !*ended})
 	}, writeFreezes)
 }

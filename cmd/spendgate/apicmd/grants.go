@@ -133,14 +133,11 @@ func grantsDecide(decide func(*client.Client, context.Context, string, string) (
 	return func(flags *flag.FlagSet) cli.Action {
 		note := flags.String("note", "", "why, as `TEXT`")
 		return func(ctx context.Context, p cli.Process, args []string) error {
-			if len(args) != 1 || args[0] == "" {
-				return cli.UsageError{Text: "needs one GRANT_ID"}
-			}
-			api, err := cli.KeyAPI(p)
+			id, api, err := cli.OneID(p, "GRANT_ID", args)
 			if err != nil {
 				return err
 			}
-			g, err := decide(api, ctx, args[0], *note)
+			g, err := decide(api, ctx, id, *note)
 			if err != nil {
 				return err
 			}
@@ -155,7 +152,7 @@ func grantsList(flags *flag.FlagSet) cli.Action {
 	flags.StringVar(&q.RuleID, "rule-id", "", "only of the rule `ID`")
 	flags.StringVar(&q.AgentID, "agent-id", "", "only for the agent `ID`")
 	flags.StringVar(&q.Status, "status", "", "only `STATUS`: pending, open, revoked or ended")
-	return cli.List(flags, cli.KeyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Grant, error] {
+	return cli.List(flags, cli.KeyAPI, func(api *client.Client, ctx context.Context) iter.Seq2[client.Grant, error] {
 		return api.AllGrants(ctx, q)
 	}, writeGrants)
 }

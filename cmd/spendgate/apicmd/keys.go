@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -164,9 +163,7 @@ func isBool(s string) bool {
 }
 
 func keysList(flags *flag.FlagSet) cli.Action {
-	return cli.List(flags, cli.AdminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Key, error] {
-		return api.AllKeys(ctx)
-	}, writeKeys)
+	return cli.List(flags, cli.AdminAPI, (*client.Client).AllKeys, writeKeys)
 }
 
 // writeKeys writes a table. It has columns for the rights of keys if one of the keys has any set.

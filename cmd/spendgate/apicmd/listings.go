@@ -27,7 +27,7 @@ func budgetsList(flags *flag.FlagSet) cli.Action {
 	flags.StringVar(&q.AgentID, "agent-id", "", "only what the agent `ID` may use")
 	flags.StringVar(&q.Counterparty, "counterparty", "", "only of what goes to `TEXT`")
 	flags.StringVar(&q.At, "at", "", "the windows that held `TIME`, RFC 3339; by default now")
-	return cli.List(flags, cli.KeyAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Budget, error] {
+	return cli.List(flags, cli.KeyAPI, func(api *client.Client, ctx context.Context) iter.Seq2[client.Budget, error] {
 		return allBudgets(ctx, api, q)
 	}, writeBudgets)
 }
@@ -95,9 +95,7 @@ func webhooksCommand() cli.Command {
 }
 
 func webhooksList(flags *flag.FlagSet) cli.Action {
-	return cli.List(flags, cli.AdminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Webhook, error] {
-		return api.AllWebhooks(ctx)
-	}, func(w io.Writer, all []client.Webhook) error {
+	return cli.List(flags, cli.AdminAPI, (*client.Client).AllWebhooks, func(w io.Writer, all []client.Webhook) error {
 		return cli.WriteTable(w, []string{"WEBHOOK ID", "STATUS", "CREATED", "URL", "EVENTS"}, all, func(h *client.Webhook) []string {
 			return []string{h.WebhookID, h.Status, h.CreatedAt.String(), h.URL, listText(h.EventTypes)}
 		})

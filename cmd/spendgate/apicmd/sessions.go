@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 
 	"spendgate/audit/spend"
@@ -31,9 +30,7 @@ again: take their group away at the provider first.`,
 }
 
 func sessionsList(flags *flag.FlagSet) cli.Action {
-	return cli.List(flags, cli.AdminAPI, func(ctx context.Context, api *client.Client) iter.Seq2[client.Session, error] {
-		return api.AllSessions(ctx)
-	}, writeSessions)
+	return cli.List(flags, cli.AdminAPI, (*client.Client).AllSessions, writeSessions)
 }
 
 func writeSessions(w io.Writer, all []client.Session) error {

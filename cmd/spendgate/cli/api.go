@@ -92,7 +92,7 @@ func PrintJSON(w io.Writer, v any) error {
 // List returns the action of a command that prints a listing.
 func List[T interface{ JSON() []byte }](
 	flags *flag.FlagSet, connect func(Process) (*client.Client, error),
-	read func(context.Context, *client.Client) iter.Seq2[T, error], table func(io.Writer, []T) error,
+	read func(*client.Client, context.Context) iter.Seq2[T, error], table func(io.Writer, []T) error,
 ) Action {
 	asJSON := OutputFlag(flags)
 	return func(ctx context.Context, p Process, _ []string) error {
@@ -100,7 +100,7 @@ func List[T interface{ JSON() []byte }](
 		if err != nil {
 			return err
 		}
-		return PrintAll(p, read(ctx, api), *asJSON, table)
+		return PrintAll(p, read(api, ctx), *asJSON, table)
 	}
 }
 
