@@ -94,11 +94,11 @@ func Load(environ []string, mode Mode, checkDatabase func(url string) error) (Co
 		AdminKeys:        read(s, "ADMIN_KEY", nil, parseAdminKeys),
 		TrustedProxies:   read(s, "TRUSTED_PROXIES", nil, parsePrefixes),
 		Demo:             read(s, "DEMO", true, parseBool),
-		ReleasesRequired: read(s, "FREEZE_RELEASE_REQUIRED", 1, parseReleasesRequired),
-		MaxRateLimit:     read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, parseMaxRateLimit),
+		ReleasesRequired: read(s, "FREEZE_RELEASE_REQUIRED", 1, numberFrom(1, 5)),
+		MaxRateLimit:     read(s, "MAX_RATE_LIMIT_RPM", defaultMaxRateLimit, numberFrom(defaultMaxRateLimit, mostMaxRateLimit)),
 		MaxPolicyBytes:   read(s, "MAX_POLICY_BYTES", defaultMaxPolicyBytes, parseBytes),
 		PrivateWebhooks:  read(s, "WEBHOOK_PRIVATE_ADDRESSES", false, parseBool),
-		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, parseWebhooksInFlight),
+		WebhooksInFlight: read(s, "WEBHOOK_IN_FLIGHT", defaultWebhooksInFlight, numberFrom(1, mostWebhooksInFlight)),
 		EventsRetention:  read(s, "EVENTS_RETENTION", 0, parseEventsRetention),
 		PaymentsKeep:     read(s, "PAYMENTS_KEEP_DAYS", 0, parsePaymentsKeep),
 		Console:          read(s, "CONSOLE", mode == Dev, parseBool),
@@ -196,10 +196,16 @@ func LoadClient(environ []string) (Client, error) {
 	if keys := read(s, "ADMIN_KEY", nil, parseAdminKeys); len(keys) > 0 {
 		c.AdminKey = keys[0]
 	}
+	return loaded(s, c)
+}
+
+// loaded returns the settings, or all faults of their source.
+func loaded[T any](s *source, settings T) (T, error) {
 	if err := errors.Join(s.faults...); err != nil {
-		return Client{}, err
+		var none T
+		return none, err
 	}
-	return c, nil
+	return settings, nil
 }
 
 // Tools is what the tool server for agents runs with.
@@ -223,10 +229,7 @@ func LoadTools(environ []string) (Tools, error) {
 	}
 	s.require("API_URL", "http://127.0.0.1:8080")
 	t.Notices = s.refuseUnknown()
-	if err := errors.Join(s.faults...); err != nil {
-		return Tools{}, err
-	}
-	return t, nil
+	return loaded(s, t)
 }
 
 // Gateway are the settings of the gateway, each empty where its file says it.
@@ -248,22 +251,17 @@ func LoadGateway(environ []string) (Gateway, error) {
 		LogLevel:   read(s, "LOG_LEVEL", slog.LevelInfo, parseLevel),
 	}
 	g.Notices = s.refuseUnknown()
-	if err := errors.Join(s.faults...); err != nil {
-		return Gateway{}, err
-	}
-	return g, nil
+	return loaded(s, g)
 }
 
 // LoadDeployment returns the name of the deployment, which may be empty.
 func LoadDeployment(environ []string) (string, error) {
 	s := newSource(environ)
-	name := read(s, "DEPLOYMENT", "", parseName)
-	return name, errors.Join(s.faults...)
+	return loaded(s, read(s, "DEPLOYMENT", "", parseName))
 }
 
 // LoadOpsAddr returns where a node with this environment listens for operations.
 func LoadOpsAddr(environ []string) (string, error) {
 	s := newSource(environ)
-	addr := read(s, "OPS_ADDR", defaultOpsAddr, parseAddr)
-	return addr, errors.Join(s.faults...)
+	return loaded(s, read(s, "OPS_ADDR", defaultOpsAddr, parseAddr))
 }

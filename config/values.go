@@ -48,35 +48,20 @@ func parseBool(s string) (bool, error) {
 	return b, nil
 }
 
-// parseReleasesRequired reads how many people must release a freeze.
-func parseReleasesRequired(s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > 5 {
-		return 0, fmt.Errorf("must be a number from 1 to 5, not %q", s)
-	}
-	return n, nil
-}
-
-// parseMaxRateLimit refuses less than the interface lets an admin set.
-func parseMaxRateLimit(s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < defaultMaxRateLimit || n > mostMaxRateLimit {
-		return 0, fmt.Errorf("must be a number from %d to %d, not %q", defaultMaxRateLimit, mostMaxRateLimit, s)
-	}
-	return n, nil
-}
-
 const (
 	defaultWebhooksInFlight = 8
 	mostWebhooksInFlight    = 64
 )
 
-func parseWebhooksInFlight(s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > mostWebhooksInFlight {
-		return 0, fmt.Errorf("must be a number from 1 to %d, not %q", mostWebhooksInFlight, s)
+// numberFrom returns what reads a number between both, inclusive.
+func numberFrom(least, most int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("must be a number from %d to %d, not %q", least, most, s)
+		}
+		return n, nil
 	}
-	return n, nil
 }
 
 // leastEventsRetention is more than for how long webhooks are tried, and readers may be away.
