@@ -83,20 +83,7 @@ func (a *API) newRouter() *router.Router {
 		endpoint{method: "POST", serve: func(x *exchange) error { return a.decide(x, true) }, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}/deny",
 		endpoint{method: "POST", serve: func(x *exchange) error { return a.decide(x, false) }, scope: spend.ApprovalsDecide, amounts: true})
-	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
-	a.at(r, "/v1/grants",
-		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead},
-		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant})
-	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, bare: true, scope: spend.BudgetsRead})
-	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant})
-	a.at(r, "/v1/grants/{grant_id}/revoke",
-		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true})
-	a.at(r, "/v1/freezes",
-		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
-		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})
-	a.at(r, "/v1/freezes/{freeze_id}", endpoint{method: "GET", serve: a.getFreeze, bare: true, scope: spend.FreezesRead, forced: true})
-	a.at(r, "/v1/freezes/{freeze_id}/release",
-		endpoint{method: "POST", serve: a.postReleaseFreeze, scope: spend.FreezesRelease, forced: true})
+	a.addBudgets(r)
 	a.at(r, "/v1/backtests",
 		endpoint{method: "GET", serve: a.getBacktests, scope: spend.BacktestsWrite},
 		endpoint{method: "POST", serve: a.postBacktest, scope: spend.BacktestsWrite})
@@ -116,6 +103,24 @@ func (a *API) newRouter() *router.Router {
 	a.unrouted = &endpoint{free: true, counters: a.metrics.of("none", "other")}
 	r.NotFound = func(ctx *fasthttp.RequestCtx) { a.fail(exchangeOf(ctx), errPathNotFound) }
 	return r
+}
+
+// addBudgets adds the endpoints of budgets, grants and freezes.
+func (a *API) addBudgets(r *router.Router) {
+	a.at(r, "/v1/budgets", endpoint{method: "GET", serve: a.getBudgets, scope: spend.BudgetsRead})
+	a.at(r, "/v1/grants",
+		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead},
+		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant})
+	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, bare: true, scope: spend.BudgetsRead})
+	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant})
+	a.at(r, "/v1/grants/{grant_id}/revoke",
+		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true})
+	a.at(r, "/v1/freezes",
+		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
+		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}", endpoint{method: "GET", serve: a.getFreeze, bare: true, scope: spend.FreezesRead, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}/release",
+		endpoint{method: "POST", serve: a.postReleaseFreeze, scope: spend.FreezesRelease, forced: true})
 }
 
 // addAdmin adds the endpoints of keys, sessions and webhooks.

@@ -32,7 +32,8 @@ func approvalsCommand() cli.Command {
 			},
 			{Name: "show", Args: "APPROVAL_ID", Summary: "print an approval and its action", Setup: approvalsShow, Details: approvalsNeed},
 			{
-				Name: "approve", Args: "[APPROVAL_ID]", Summary: "approve exactly the action that is shown", Setup: decideApproval("Approve", (*client.Client).Approve),
+				Name: "approve", Args: "[APPROVAL_ID]", Summary: "approve exactly the action that is shown",
+				Setup: decideApproval("Approve", (*client.Client).Approve),
 				Details: approvalsNeed + "\nShows the action, asks, and sends its action_hash: what is approved is what was shown, once. Who asked, " +
 					"or runs\n" +
 					"the agent that asked, does not decide.",
