@@ -161,7 +161,8 @@ func (f *simulation) reportPayment(r *rand.Rand, by hotpath.Access, c *spend.Che
 func (f *simulation) endPayments() {
 	r := f.source()
 	if f.seed%3 == 1 {
-		for _, n := range f.nodes { // they would look for changes all the time
+		f.pay(r, hotpath.PaymentRequest{Key: fmt.Sprint("order ", r.IntN(3))}) // which is mostly open then, and stays
+		for _, n := range f.nodes {                                            // they would look for changes all the time
 			n.close()
 		}
 		time.Sleep(spend.PaymentsKept + 24*time.Hour)
