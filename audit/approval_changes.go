@@ -71,10 +71,10 @@ func decisionOf(c *Change) *ApprovalDecision {
 
 // ChangeOfReopening returns the record that what these keys approved counts no more (S92), without its head. PostgreSQL
 // makes its own (reopen_approval).
-func ChangeOfReopening(a *Approval, keyIDs []string, generation int64, by Actor, at time.Time) Change {
+func ChangeOfReopening(a *Approval, keyIDs []string, by Actor, at time.Time) Change {
 	hash := a.Check.Approval.ActionHash
 	details := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": a.Status, "keys": keyIDs}
 	return newChange(Change{
-		Seq: generation, Kind: ApprovalReopening, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
+		Kind: ApprovalReopening, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
 	}, details)
 }

@@ -293,7 +293,7 @@ func (a *Approval) Refuses(c *spend.Check) *ApprovalError {
 }
 
 // ChangeOfApproval returns the record of a decision, without its head.
-func ChangeOfApproval(d *ApprovalDecisionRequest, generation int64, at time.Time) Change {
+func ChangeOfApproval(d *ApprovalDecisionRequest, at time.Time) Change {
 	kind := ApprovalDenial
 	if d.Approves {
 		kind = ApprovalGiven
@@ -318,7 +318,7 @@ func ChangeOfApproval(d *ApprovalDecisionRequest, generation int64, at time.Time
 		details["completes"] = true
 	}
 	return newChange(Change{
-		Seq: generation, Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at, Hash: d.ActionHash,
+		Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at, Hash: d.ActionHash,
 	}, details)
 }
 
@@ -327,7 +327,7 @@ func Expirer() Actor { return Actor{Principal: "spendgate"} }
 
 // ChangeOfExpiry returns the record that the approval has expired, without its head.
 // One that ends by a restore has done so before its time. PostgreSQL makes its own (expire_approvals).
-func ChangeOfExpiry(a *Approval, generation int64, at time.Time, restored bool) Change {
+func ChangeOfExpiry(a *Approval, at time.Time, restored bool) Change {
 	was := ApprovalPending
 	if !a.ApprovedAt.IsZero() {
 		was = ApprovalApproved
@@ -338,18 +338,18 @@ func ChangeOfExpiry(a *Approval, generation int64, at time.Time, restored bool) 
 		details["restored"], by = true, Restorer()
 	}
 	return newChange(Change{
-		Seq: generation, Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
+		Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
 	}, details)
 }
 
 // ChangeOfWithdrawal returns the record that an approval, pending or approved, of a payment is withdrawn, without its
 // head. PostgreSQL makes its own (withdraw_approvals).
-func ChangeOfWithdrawal(a *Approval, generation int64, by Actor, at time.Time) Change {
+func ChangeOfWithdrawal(a *Approval, by Actor, at time.Time) Change {
 	hash, payment := a.Check.Approval.ActionHash, a.Check.PaymentHash()
 	details := map[string]any{
 		"action_hash": hex.EncodeToString(hash[:]), "was": a.Status, "payment": hex.EncodeToString(payment[:]),
 	}
 	return newChange(Change{
-		Seq: generation, Kind: ApprovalWithdrawal, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
+		Kind: ApprovalWithdrawal, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
 	}, details)
 }

@@ -148,9 +148,9 @@ func (t *GrantTerms) Hash() spend.Hash {
 }
 
 // ChangeOfGrant returns the record of a change of a grant, without its head. PostgreSQL gives it number and time.
-func ChangeOfGrant(c *GrantChange, generation int64, by Actor) Change {
+func ChangeOfGrant(c *GrantChange, by Actor) Change {
 	return newChange(Change{
-		Seq: generation, Kind: c.Kind, Subject: c.ID.Text(spend.PrefixGrant), By: by, At: time.Now(), Hash: c.Terms.Hash(),
+		Kind: c.Kind, Subject: c.ID.Text(spend.PrefixGrant), By: by, At: time.Now(), Hash: c.Terms.Hash(),
 	}, json.RawMessage(c.Details(&by)))
 }
 

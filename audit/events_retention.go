@@ -58,7 +58,7 @@ func KeptFrom(keep time.Duration, now time.Time) time.Time {
 
 // ChangeOfEvents returns the record of a removal, without its head. PostgreSQL makes its
 // own (remove_events).
-func ChangeOfEvents(r EventsRemoval, generation int64, at time.Time) Change {
+func ChangeOfEvents(r EventsRemoval, at time.Time) Change {
 	details := map[string]any{"up_to": r.UpTo, "removed": r.Count, "before": r.Before}
-	return newChange(Change{Seq: generation, Kind: EventsRemoved, Subject: EventsSubject, By: Keeper(), At: at}, details)
+	return newChange(Change{Kind: EventsRemoved, Subject: EventsSubject, By: Keeper(), At: at}, details)
 }

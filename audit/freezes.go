@@ -235,9 +235,9 @@ func (r *FreezeRelease) Kinds(by *Actor) []ChangeKind {
 }
 
 // ChangeOfFreeze returns the record of a change of a freeze, without its head. PostgreSQL gives it number and time.
-func ChangeOfFreeze(kind ChangeKind, id spend.ID, scope FreezeScope, details string, generation int64, by Actor) Change {
+func ChangeOfFreeze(kind ChangeKind, id spend.ID, scope FreezeScope, details string, by Actor) Change {
 	return newChange(Change{
-		Seq: generation, Kind: kind, Subject: id.Text(spend.PrefixFreeze), By: by, At: time.Now(), Hash: scope.Hash(),
+		Kind: kind, Subject: id.Text(spend.PrefixFreeze), By: by, At: time.Now(), Hash: scope.Hash(),
 	}, json.RawMessage(details))
 }
 

@@ -62,8 +62,8 @@ func (r *PaymentsRemoval) Details() string {
 }
 
 // ChangeOfPayments returns the record of a removal, without its head. PostgreSQL makes its own (remove_payments).
-func ChangeOfPayments(r PaymentsRemoval, generation int64, at time.Time) Change {
-	c := Change{Seq: generation, Kind: PaymentsRemoved, Subject: PaymentsSubject, By: Keeper(), At: at}
+func ChangeOfPayments(r PaymentsRemoval, at time.Time) Change {
+	c := Change{Kind: PaymentsRemoved, Subject: PaymentsSubject, By: Keeper(), At: at}
 	return newChange(c, json.RawMessage(r.Details()))
 }
 

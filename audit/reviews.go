@@ -234,9 +234,9 @@ func (d *DraftDecisionRequest) details(draft int64) draftDecisionDetails {
 
 // ChangeOfDraftDecision returns the record of a decision, without its head. PostgreSQL
 // makes its own (decide_draft).
-func (r *Review) ChangeOfDraftDecision(d *DraftDecisionRequest, generation int64, at time.Time) Change {
+func (r *Review) ChangeOfDraftDecision(d *DraftDecisionRequest, at time.Time) Change {
 	return newChange(Change{
-		Seq: generation, Kind: d.Kind(), Subject: d.PolicyID, Version: r.Version, By: d.By, At: at, Hash: r.Draft.Hash,
+		Kind: d.Kind(), Subject: d.PolicyID, Version: r.Version, By: d.By, At: at, Hash: r.Draft.Hash,
 	}, d.details(r.Draft.Generation))
 }
 
@@ -261,13 +261,13 @@ type Forcing struct {
 
 // ChangeOfForcing returns the record that a version was forced, without its head; created
 // is the hash of its creation. PostgreSQL makes its own (record_forced).
-func ChangeOfForcing(f *Forcing, created *Change, generation int64, at time.Time) Change {
+func ChangeOfForcing(f *Forcing, created *Change, at time.Time) Change {
 	details := make(map[string]any)
 	if f.Draft != 0 {
 		details["draft"], details["missing"] = f.Draft, f.Missing
 	}
 	return newChange(Change{
-		Seq: generation, Kind: PolicyForced, Subject: created.Subject, Version: created.Version, By: created.By, At: at, Hash: created.Hash,
+		Kind: PolicyForced, Subject: created.Subject, Version: created.Version, By: created.By, At: at, Hash: created.Hash,
 	}, details)
 }
 

@@ -70,9 +70,9 @@ func parseZones(c *Change) (ZonesInForce, error) {
 }
 
 // ChangeOfZones returns the record of a change, without its head. PostgreSQL makes its own (change_zones).
-func ChangeOfZones(by Actor, seen, release string, generation int64, at time.Time) Change {
+func ChangeOfZones(by Actor, seen, release string, at time.Time) Change {
 	details := map[string]any{"release": release, "replaces": seen}
-	return newChange(Change{Seq: generation, Kind: ZonesChanged, Subject: ZonesSubject, By: by, At: at}, details)
+	return newChange(Change{Kind: ZonesChanged, Subject: ZonesSubject, By: by, At: at}, details)
 }
 
 // Admits reports whether a node with the release is a node of the deployment. One that was so stays so until

@@ -10,7 +10,7 @@ import (
 
 // CreateFreeze implements audit.Freezes.
 func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
-	replayed, err = s.recordStop(ctx, audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), 0, by), f.Seen)
+	replayed, err = s.recordStop(ctx, audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by), f.Seen)
 	if err != nil {
 		return nil, false, err
 	}
@@ -40,7 +40,7 @@ func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
 
 // RecordGrant implements audit.BudgetGrants.
 func (s *Store) RecordGrant(ctx context.Context, by audit.Actor, c audit.GrantChange) (replayed bool, err error) {
-	return s.recordStop(ctx, audit.ChangeOfGrant(&c, 0, by), c.Seen)
+	return s.recordStop(ctx, audit.ChangeOfGrant(&c, by), c.Seen)
 }
 
 // recordStop records a change that stops what was judged before, and returns whether a creation was recorded before.

@@ -259,12 +259,8 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 			return nil
 		}
 		d.Completes = approval.Completes(d)
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
 		now := time.Now()
-		change := audit.ChangeOfApproval(&d, generation, now)
+		change := audit.ChangeOfApproval(&d, now)
 		if err := record(tx, change); err != nil {
 			return err
 		}
@@ -325,11 +321,7 @@ func expire(tx *sql.Tx, due []*audit.Approval, now time.Time, restored bool) (ex
 	for _, a := range due {
 		a.SetStatus(now)
 		if !a.Expired && (a.Status == audit.ApprovalExpired || restored && unused(a)) {
-			generation, err := raise(tx)
-			if err != nil {
-				return expired, err
-			}
-			if err := record(tx, audit.ChangeOfExpiry(a, generation, now, restored)); err != nil {
+			if err := record(tx, audit.ChangeOfExpiry(a, now, restored)); err != nil {
 				return expired, err
 			}
 			expired++

@@ -12,8 +12,19 @@ import (
 
 const changeColumns = "seq, kind, subject, version, actor, key_id, principal, credential, request_id, address, at, details, hash, head"
 
-// record adds a change to the chain.
+// raise increments the generation of the configuration and returns it.
+func raise(tx *sql.Tx) (int64, error) {
+	return scalar[int64](tx.QueryRow("UPDATE config SET generation = generation + 1 RETURNING generation"))
+}
+
+// record adds a change to the chain. One without a number gets the next generation.
 func record(tx *sql.Tx, c audit.Change) error {
+	if c.Seq == 0 {
+		var err error
+		if c.Seq, err = raise(tx); err != nil {
+			return err
+		}
+	}
 	var before spend.Hash
 	err := tx.QueryRow("SELECT head FROM changes ORDER BY seq DESC LIMIT 1").Scan(blob(before[:]))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

@@ -12,12 +12,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-// raise increments the generation of the configuration and returns it.
-func raise(tx *sql.Tx) (generation int64, err error) {
-	err = tx.QueryRow("UPDATE config SET generation = generation + 1 RETURNING generation").Scan(&generation)
-	return generation, err
-}
-
 // CreatePolicy implements audit.Policies.
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	stored := p
@@ -84,10 +78,7 @@ func createPolicy(tx *sql.Tx, by audit.Actor, p newVersion, now time.Time) (*aud
 	if err := record(tx, change); err != nil || p.forced == nil {
 		return &stored, err
 	}
-	if generation, err = raise(tx); err != nil {
-		return nil, err
-	}
-	return &stored, record(tx, audit.ChangeOfForcing(p.forced, &change, generation, time.Now()))
+	return &stored, record(tx, audit.ChangeOfForcing(p.forced, &change, time.Now()))
 }
 
 // countSince returns the budgets of a new version: budgets that are the same as in the previous
@@ -159,13 +150,14 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 		if err == nil {
 			_, err = tx.Exec("UPDATE keys SET stopped = nullif(?, 0), granter_since = nullif(?, 0) WHERE id = ?", k.Stopped, k.GranterSince, id[:])
 		}
-		if err == nil && change.Stales() {
-			err = stopAt(tx, generation)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = record(tx, audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, at))
+		made := audit.ChangeOfKey(audit.KeyChanged, &k, generation, by, at)
+		if !change.Stales() {
+			return record(tx, made)
 		}
-		if err != nil || !change.Stales() {
+		if err := stop(tx, made); err != nil {
 			return err
 		}
 		return reopenApprovedBy(ctx, tx, id.Text(spend.PrefixKey), by, func(asked *spend.Check) bool {

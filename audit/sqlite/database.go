@@ -70,11 +70,7 @@ func (t databaseTx) Query(ctx context.Context, each func(sqlstore.Row) error, qu
 
 // Exec implements sqlstore.Tx.
 func (t databaseTx) Exec(ctx context.Context, statement string, args ...any) (int64, error) {
-	done, err := t.db.ExecContext(ctx, statement, arguments(args)...)
-	if err != nil {
-		return 0, err
-	}
-	return done.RowsAffected()
+	return affected(t.db.ExecContext(ctx, statement, arguments(args)...))
 }
 
 func arguments(args []any) []any {

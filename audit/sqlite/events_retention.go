@@ -72,17 +72,13 @@ func (s *Store) removeEvents(ctx context.Context, floor int64, old []audit.Event
 		if removed == 0 {
 			return nil
 		}
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
 		upTo := old[removed-1].Sequence
 		last, err := scalar[string](tx.QueryRow("SELECT " + removedBefore))
 		if err != nil {
 			return err
 		}
 		removal := audit.EventsRemoval{UpTo: upTo, Count: int64(removed), Before: max(before.Format(time.DateOnly), last)}
-		if err := record(tx, audit.ChangeOfEvents(removal, generation, time.Now())); err != nil {
+		if err := record(tx, audit.ChangeOfEvents(removal, time.Now())); err != nil {
 			return err
 		}
 		for _, table := range []string{"events", "webhook_retries"} {

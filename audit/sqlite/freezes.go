@@ -13,9 +13,7 @@ import (
 // progress.
 func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFreeze) (created *audit.Freeze, replayed bool, err error) {
 	err = s.write(ctx, "cannot create a freeze", func(tx *sql.Tx) (err error) {
-		replayed, err = recordStop(tx, audit.FreezeCreated, f.ID.Text(spend.PrefixFreeze), f.Seen, func(seq int64) audit.Change {
-			return audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), seq, by)
-		})
+		replayed, err = recordStop(tx, audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by), f.Seen)
 		return err
 	})
 	if err != nil {
@@ -28,55 +26,35 @@ func (s *Store) CreateFreeze(ctx context.Context, by audit.Actor, f audit.NewFre
 // RecordGrant implements audit.BudgetGrants.
 func (s *Store) RecordGrant(ctx context.Context, by audit.Actor, c audit.GrantChange) (replayed bool, err error) {
 	err = s.write(ctx, "cannot record "+string(c.Kind), func(tx *sql.Tx) (err error) {
-		replayed, err = recordStop(tx, c.Kind, c.ID.Text(spend.PrefixGrant), c.Seen, func(seq int64) audit.Change {
-			return audit.ChangeOfGrant(&c, seq, by)
-		})
+		replayed, err = recordStop(tx, audit.ChangeOfGrant(&c, by), c.Seen)
 		return err
 	})
 	return replayed, err
 }
 
 // recordStop records a change that stops what was judged before, and returns whether a creation was recorded before.
-func recordStop(
-	tx *sql.Tx, kind audit.ChangeKind, name string, seen int64, change func(seq int64) audit.Change,
-) (replayed bool, err error) {
+func recordStop(tx *sql.Tx, c audit.Change, seen int64) (replayed bool, err error) {
 	var known bool
 	var stops int64
-	err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ?), (SELECT stops FROM epoch)", name).Scan(&known, &stops)
+	err = tx.QueryRow("SELECT EXISTS (SELECT 1 FROM changes WHERE subject = ?), (SELECT stops FROM epoch)", c.Subject).Scan(&known, &stops)
 	switch {
 	case err != nil:
 		return false, err
-	case known && (kind == audit.FreezeCreated || kind == audit.GrantCreated):
+	case known && (c.Kind == audit.FreezeCreated || c.Kind == audit.GrantCreated):
 		return true, nil
 	case seen >= 0 && seen != stops:
 		return false, audit.ErrStaleStops
 	}
-	seq, err := raise(tx)
-	if err != nil {
-		return false, err
-	}
-	if err := record(tx, change(seq)); err != nil {
-		return false, err
-	}
-	return false, stopAt(tx, seq)
+	return false, stop(tx, c)
 }
 
-// stopAt refuses commits that were judged before a change.
-func stopAt(tx *sql.Tx, seq int64) error {
-	_, err := tx.Exec("UPDATE epoch SET stops = ?", seq)
+// stop records a change, and refuses commits that were judged before it.
+func stop(tx *sql.Tx, c audit.Change) error {
+	if err := record(tx, c); err != nil {
+		return err
+	}
+	_, err := tx.Exec("UPDATE epoch SET stops = (SELECT generation FROM config)")
 	return err
-}
-
-// recordFreeze records a change of a freeze, which stops what was judged before.
-func recordFreeze(tx *sql.Tx, kind audit.ChangeKind, id spend.ID, scope audit.FreezeScope, details string, by audit.Actor) error {
-	seq, err := raise(tx)
-	if err != nil {
-		return err
-	}
-	if err := record(tx, audit.ChangeOfFreeze(kind, id, scope, details, seq, by)); err != nil {
-		return err
-	}
-	return stopAt(tx, seq)
 }
 
 // ReleaseFreeze implements audit.Freezes.
@@ -94,7 +72,7 @@ func (s *Store) ReleaseFreeze(ctx context.Context, by audit.Actor, r audit.Freez
 		}
 		details := r.Details(&by)
 		for _, kind := range r.Kinds(&by) {
-			if err := recordFreeze(tx, kind, f.ID, f.Scope, details, by); err != nil {
+			if err := stop(tx, audit.ChangeOfFreeze(kind, f.ID, f.Scope, details, by)); err != nil {
 				return err
 			}
 			details = f.EndDetails()
@@ -112,6 +90,6 @@ func (s *Store) EndFreeze(ctx context.Context, f *audit.Freeze) error {
 		if err != nil || ended || time.Now().Before(f.Until) {
 			return err
 		}
-		return recordFreeze(tx, audit.FreezeEnded, f.ID, f.Scope, f.EndDetails(), audit.Actor{})
+		return stop(tx, audit.ChangeOfFreeze(audit.FreezeEnded, f.ID, f.Scope, f.EndDetails(), audit.Actor{}))
 	})
 }

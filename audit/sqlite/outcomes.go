@@ -45,7 +45,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 			continue
 		}
-		result, err := tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+		rows, err := affected(tx.Exec("INSERT INTO outcomes ("+outcomeColumns()+`) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
 			?14, ?15, ?16, ?17, nullif(?18, 0), ?19
 			WHERE NOT EXISTS (SELECT 1 FROM outcomes WHERE check_id = ?2 AND step = ?5)
 				AND CASE WHEN ?5 = 1 THEN ?6 = 1 OR ?7 = 'redeemed'
@@ -57,13 +57,11 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release),
 			orNull(string(o.Excess)), amount,
 			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay),
-			o.Fence.Stops, orNull(o.Payment.Text()))
+			o.Fence.Stops, orNull(o.Payment.Text())))
 		if err != nil {
 			return err
 		}
-		if rows, err := result.RowsAffected(); err != nil {
-			return err
-		} else if rows == 0 {
+		if rows == 0 {
 			known.CheckIDs = append(known.CheckIDs, o.CheckID)
 		} else if err := noteStep(tx, o); err != nil {
 			return err

@@ -46,20 +46,13 @@ func movePayments(tx *sql.Tx, checks []*spend.Check, outcomes []*spend.Outcome) 
 // movePayment reports whether the payment had the version that was seen, and was not removed since.
 func movePayment(tx *sql.Tx, seen int64, to *spend.Payment) (bool, error) {
 	hash, now := to.Hash(), time.Now().UnixMilli()
-	var result sql.Result
-	var err error
+	statement, args := "UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ? AND first_check = ?",
+		[]any{to.Version, to.Text(), now, hash[:], seen, to.First[:]}
 	if seen == 0 {
-		result, err = tx.Exec(`INSERT INTO payments (payment_hash, namespace, payment_key, version, first_check, state, changed_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, hash[:], to.Namespace, to.Key, to.Version, to.First[:], to.Text(), now)
-	} else {
-		result, err = tx.Exec(
-			"UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ? AND first_check = ?",
-			to.Version, to.Text(), now, hash[:], seen, to.First[:])
+		statement, args = `INSERT INTO payments (payment_hash, namespace, payment_key, version, first_check, state, changed_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, []any{hash[:], to.Namespace, to.Key, to.Version, to.First[:], to.Text(), now}
 	}
-	if err != nil {
-		return false, err
-	}
-	rows, err := result.RowsAffected()
+	rows, err := affected(tx.Exec(statement, args...))
 	return rows > 0, err
 }
 
@@ -118,9 +111,7 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 
 // CountPayments implements audit.Payments.
 func (s *Store) CountPayments(ctx context.Context) (int64, error) {
-	return one(ctx, s.reader, "cannot count payments", func(row scanner) (count int64, err error) {
-		return count, row.Scan(&count)
-	}, "SELECT count(*) FROM payments")
+	return one(ctx, s.reader, "cannot count payments", scalar[int64], "SELECT count(*) FROM payments")
 }
 
 // PaymentApprovals implements audit.Payments.
@@ -186,11 +177,7 @@ func withdrawOthers(ctx context.Context, tx *sql.Tx, denied *audit.Approval, by 
 
 // withdraw records that an unused approval is withdrawn.
 func withdraw(tx *sql.Tx, a *audit.Approval, by audit.Actor, now time.Time) error {
-	generation, err := raise(tx)
-	if err != nil {
-		return err
-	}
-	if err := record(tx, audit.ChangeOfWithdrawal(a, generation, by, now)); err != nil {
+	if err := record(tx, audit.ChangeOfWithdrawal(a, by, now)); err != nil {
 		return err
 	}
 	return setDeadline(tx, a.Check.ID, time.Time{})

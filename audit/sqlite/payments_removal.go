@@ -38,17 +38,14 @@ func (s *Store) RemovePayments(ctx context.Context, ended []*spend.Payment, befo
 		var gone []*spend.Payment
 		for _, p := range ended {
 			hash := p.Hash()
-			result, err := tx.Exec(`DELETE FROM payments AS p WHERE payment_hash = ? AND version = ? AND changed_at < ?
+			rows, err := affected(tx.Exec(`DELETE FROM payments AS p WHERE payment_hash = ? AND version = ? AND changed_at < ?
 				AND first_check NOT IN (SELECT check_id FROM redemptions_open)
 				AND NOT EXISTS (SELECT 1 FROM payment_checks AS c JOIN redemptions_open USING (check_id) WHERE c.payment_hash = p.payment_hash)`,
-				hash[:], p.Version, before.UnixMilli())
+				hash[:], p.Version, before.UnixMilli()))
 			if err != nil {
 				return err
 			}
-			if rows, err := result.RowsAffected(); err != nil || rows == 0 {
-				if err != nil {
-					return err
-				}
+			if rows == 0 {
 				continue
 			}
 			gone = append(gone, p)
@@ -59,11 +56,7 @@ func (s *Store) RemovePayments(ctx context.Context, ended []*spend.Payment, befo
 		if removed = len(gone); removed == 0 {
 			return nil
 		}
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
-		return record(tx, audit.ChangeOfPayments(audit.RemovalOf(gone, before), generation, time.Now()))
+		return record(tx, audit.ChangeOfPayments(audit.RemovalOf(gone, before), time.Now()))
 	})
 	return removed, err
 }

@@ -160,6 +160,14 @@ func known[T any](into *T, by func(string) (T, bool)) parsed {
 	}
 }
 
+// affected returns how many rows a statement changed.
+func affected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // Arguments of queries.
 
 func orNull(s string) any {

@@ -46,11 +46,7 @@ func reopenApprovedBy(ctx context.Context, tx *sql.Tx, keyID string, by audit.Ac
 
 // reopen records that what these keys approved counts no more, and gives people their time anew.
 func reopen(tx *sql.Tx, a *audit.Approval, keyIDs []string, by audit.Actor) error {
-	generation, err := raise(tx)
-	if err != nil {
-		return err
-	}
-	change := audit.ChangeOfReopening(a, keyIDs, generation, by, time.Now())
+	change := audit.ChangeOfReopening(a, keyIDs, by, time.Now())
 	if err := record(tx, change); err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func freezeRestored(tx *sql.Tx) (id spend.ID, err error) {
 		return id, err
 	}
 	f := audit.RestoreFreeze()
-	return f.ID, recordFreeze(tx, audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by)
+	return f.ID, stop(tx, audit.ChangeOfFreeze(audit.FreezeCreated, f.ID, f.Scope, f.Details(&by), by))
 }
 
 // undamaged fails if the file cannot be read or an index lacks rows of its table.

@@ -140,11 +140,7 @@ func (s *Store) DecideDraft(ctx context.Context, d audit.DraftDecisionRequest) (
 		if result = r.Takes(&d); result != audit.DecisionRecorded {
 			return nil
 		}
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
-		return record(tx, r.ChangeOfDraftDecision(&d, generation, now))
+		return record(tx, r.ChangeOfDraftDecision(&d, now))
 	})
 	return result, err
 }

@@ -286,12 +286,8 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) error {
 				{"sessions", "id", "id < ?", sessions[:]},
 				{"session_logouts", "token", "request < ?", sessions[:]},
 			} {
-				result, err := tx.Exec("DELETE FROM "+expired.table+" WHERE ("+expired.key+") IN (SELECT "+expired.key+" FROM "+expired.table+
-					" WHERE "+expired.condition+" LIMIT ?)", expired.before, batch)
-				if err != nil {
-					return err
-				}
-				deleted, err := result.RowsAffected()
+				deleted, err := affected(tx.Exec("DELETE FROM "+expired.table+" WHERE ("+expired.key+") IN (SELECT "+expired.key+" FROM "+expired.table+
+					" WHERE "+expired.condition+" LIMIT ?)", expired.before, batch))
 				if err != nil {
 					return err
 				}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -110,14 +109,11 @@ const insertBatch = `INSERT INTO batches (chain_id, seq, version, head, entries)
 // addLink records the batch's place in the chain of its node.
 func (s *Store) addLink(tx *sql.Tx, chainID spend.ID, link chain.Link) error {
 	stmt := tx.Stmt(s.insertBatch) //nolint:sqlclosecheck // closed with the transaction
-	result, err := stmt.Exec(chainID[:], link.Seq, chain.Version, link.Head[:], link.Entries)
-	if err != nil {
-		return err
+	rows, err := affected(stmt.Exec(chainID[:], link.Seq, chain.Version, link.Head[:], link.Entries))
+	if err == nil && rows == 0 {
+		err = audit.ErrForked
 	}
-	if rows, err := result.RowsAffected(); err != nil || rows == 0 {
-		return errors.Join(err, audit.ErrForked)
-	}
-	return nil
+	return err
 }
 
 // insertKeys records the idempotency keys, or names the keys that are taken.
@@ -129,13 +125,11 @@ func (s *Store) insertKeys(tx *sql.Tx, checks []*spend.Check, now time.Time) err
 			continue
 		}
 		hash := c.KeyHash()
-		result, err := stmt.Exec(hash[:], c.ID[:], now.Add(keyLife).UnixMilli(), now.UnixMilli())
+		taken, err := affected(stmt.Exec(hash[:], c.ID[:], now.Add(keyLife).UnixMilli(), now.UnixMilli()))
 		if err != nil {
 			return err
 		}
-		if taken, err := result.RowsAffected(); err != nil {
-			return err
-		} else if taken == 0 {
+		if taken == 0 {
 			losers = append(losers, hash)
 		}
 	}

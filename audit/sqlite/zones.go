@@ -16,10 +16,6 @@ func (s *Store) ChangeZones(ctx context.Context, by audit.Actor, seen, release s
 		if err != nil || now != seen {
 			return err
 		}
-		generation, err := raise(tx)
-		if err != nil {
-			return err
-		}
-		return record(tx, audit.ChangeOfZones(by, seen, release, generation, time.Now()))
+		return record(tx, audit.ChangeOfZones(by, seen, release, time.Now()))
 	})
 }
