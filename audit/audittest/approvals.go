@@ -175,17 +175,13 @@ func approvalParties(t *testing.T, s Subject) {
 	owned := func(g spend.Grants) *audit.Key {
 		k := newKey()
 		k.Grants = g
-		if err := s.CreateKey(t.Context(), actor(), k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateKey(t.Context(), actor(), k))
 		return k
 	}
 	patch := func(k *audit.Key, g spend.Grants) {
 		t.Helper()
 		change := audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: []string{"principal", "owner"}}}
-		if _, err := s.UpdateKey(t.Context(), actor(), k.ID, change); err != nil {
-			t.Fatal(err)
-		}
+		get(s.UpdateKey(t.Context(), actor(), k.ID, change))(t)
 	}
 	by := func(asked *spend.Check, k *audit.Key, approves bool) audit.ApprovalDecisionRequest {
 		d := decision(asked, "as the node remembers it", approves)
@@ -230,9 +226,7 @@ func approvalPartyRace(t *testing.T, s Subject) {
 	f := fence(t, s)
 	for round := range 10 {
 		asker := newKey()
-		if err := s.CreateKey(t.Context(), actor(), asker); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.CreateKey(t.Context(), actor(), asker))
 		asked := asking(f, 1)
 		asked.KeyID = asker.ID.Text(spend.PrefixKey)
 		mustCommit(t, s, asked)
@@ -250,10 +244,7 @@ func approvalPartyRace(t *testing.T, s Subject) {
 			}
 		})
 		wg.Wait()
-		changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := get(s.Changes(t.Context(), audit.ChangeQuery{Limit: 100}))(t)
 		patched := int64(0)
 		for _, c := range changes {
 			switch {

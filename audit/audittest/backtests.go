@@ -205,10 +205,7 @@ func checkHistory(t *testing.T, s Subject) {
 		End: audit.FirstID(now().Add(time.Minute).UnixMilli()), Limit: 2,
 	}
 	for {
-		page, err := s.PageHistory(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := get(s.PageHistory(t.Context(), q))(t)
 		if len(page.Checks) == 0 {
 			break
 		}

@@ -30,10 +30,7 @@ func charged(c *spend.Check, charges ...spend.Charge) *spend.Check {
 
 func mustUse(t *testing.T, s Subject, of spend.Charge, used string, count int64) {
 	t.Helper()
-	total, err := spend.ParseTotal(used)
-	if err != nil {
-		t.Fatal(err)
-	}
+	total := get(spend.ParseTotal(used))(t)
 	got, err := s.CounterUsages(t.Context(), []spend.Counter{of.Counter})
 	if err != nil || len(got) != 1 || got[0] != (spend.Usage{Used: total, Count: count}) {
 		t.Errorf("%s of %s: got %+v, %v; want %s, %d times", of.RuleID, of.Subject, got, err, used, count)

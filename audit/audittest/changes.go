@@ -28,10 +28,7 @@ func changesAreRecorded(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	must(t, s.NoteKeyUses(ctx, []audit.KeyUse{{ID: k.ID, At: epochStart}}))
-	changed, err := s.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	changed := get(s.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)}))(t)
 	made, secret := newWebhook(), newSecret()
 	must(t, s.CreateWebhook(ctx, admin, made, secret, 0))
 	rotated := *made
@@ -108,10 +105,7 @@ func mustRecord(t *testing.T, s Subject, q audit.ChangeQuery) []audit.Change {
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	changes, err := s.Changes(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := get(s.Changes(t.Context(), q))(t)
 	return changes
 }
 
@@ -120,10 +114,7 @@ func details(t *testing.T, object string) string {
 	t.Helper()
 	var members map[string]any
 	must(t, json.Unmarshal([]byte(object), &members))
-	b, err := json.Marshal(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := get(json.Marshal(members))(t)
 	return string(b)
 }
 

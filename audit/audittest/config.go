@@ -226,10 +226,7 @@ func configChanges(t *testing.T, s Subject) {
 	ctx := t.Context()
 	read := func(since int64) audit.ConfigChanges {
 		t.Helper()
-		changes, err := s.ConfigChanges(ctx, since)
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := get(s.ConfigChanges(ctx, since))(t)
 		return changes
 	}
 	start := read(0)
@@ -289,10 +286,7 @@ func configChangesRace(t *testing.T, s Subject) {
 	seen := map[spend.ID]bool{}
 	var since int64
 	for last := false; ; {
-		changes, err := s.ConfigChanges(t.Context(), since)
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := get(s.ConfigChanges(t.Context(), since))(t)
 		for _, k := range changes.Keys {
 			seen[k.ID] = true
 		}

@@ -239,9 +239,7 @@ func webhookSecrets(t *testing.T, s Subject) {
 			t.Errorf("%d secrets sign, want %d, the newest first", len(task.Secrets), len(want))
 		}
 		next := newSecret()
-		if _, err := s.UpdateWebhook(t.Context(), actor(), w.ID, audit.WebhookChange{Secret: next}); err != nil {
-			t.Fatal(err)
-		}
+		get(s.UpdateWebhook(t.Context(), actor(), w.ID, audit.WebhookChange{Secret: next}))(t)
 		want = []audit.Secret{next, want[0]}
 	}
 	must(t, s.Exec(t, "UPDATE webhook_states SET previous_until = previous_until - 25 * 3600 * 1000"))
@@ -257,9 +255,7 @@ func webhookTypes(t *testing.T, s Subject) {
 	w, _ := mustCreateWebhook(t, s, 5)
 	mustLease(t, s, node)
 	read := audit.WebhookSeen{Cursor: 9, EventTypes: w.EventTypes}
-	if _, err := s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{EventTypes: []audit.EventType{audit.EventKeyChanged}}); err != nil {
-		t.Fatal(err)
-	}
+	get(s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{EventTypes: []audit.EventType{audit.EventKeyChanged}}))(t)
 	must(t, s.RecordDelivery(ctx, node, delivered(w.ID, 8)))
 	if task, err := s.HoldWebhook(ctx, node, w.ID, read, longLease); err != nil || task.Cursor != 5 {
 		t.Fatalf("the cursor moved: %+v, %v", task, err)

@@ -32,10 +32,7 @@ func feed(t testing.TB, s audit.Store, q audit.EventQuery) (events []audit.Event
 		q.Limit = 100
 	}
 	for {
-		page, err := s.Events(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := get(s.Events(t.Context(), q))(t)
 		for i := range page.Events {
 			e := &page.Events[i]
 			if e.Sequence <= q.After || e.Sequence > page.Next || i > 0 && e.Sequence <= page.Events[i-1].Sequence {
@@ -215,9 +212,7 @@ func approvalEvents(t *testing.T, s Subject, f spend.Fence, news func(string, ..
 	late.Approval.Expires = time.Millisecond
 	mustCommit(t, s, late)
 	time.Sleep(20 * time.Millisecond)
-	if _, err := s.ExpireApprovals(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	get(s.ExpireApprovals(t.Context()))(t)
 	events = news("an expiry", audit.EventViolationRecorded, audit.EventApprovalRequested, audit.EventApprovalExpired)
 	if a := events[2].Approval; a.ID != late.ID || a.Decision != nil || events[2].At.Before(a.ExpiresAt) {
 		t.Errorf("expired: %+v", a)

@@ -28,20 +28,14 @@ func now() time.Time { return time.Now() }
 // fence returns a fence under which a new node may commit.
 func fence(t testing.TB, s audit.Store) spend.Fence {
 	t.Helper()
-	epoch, err := s.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := get(s.Epoch(t.Context()))(t)
 	return spend.Fence{Node: spend.NewID(now()), Epoch: epoch, Stops: lastStop(t, s)}
 }
 
 // lastStop returns the last change that stops something.
 func lastStop(t testing.TB, s audit.Store) int64 {
 	t.Helper()
-	changes, err := s.ConfigChanges(t.Context(), math.MaxInt64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := get(s.ConfigChanges(t.Context(), math.MaxInt64))(t)
 	return changes.Stops
 }
 
@@ -169,10 +163,7 @@ func lookUp(t testing.TB, s audit.Store, checks ...*spend.Check) map[spend.ID]*s
 	for i, c := range checks {
 		ids[i] = c.ID
 	}
-	found, err := s.Checks(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := get(s.Checks(t.Context(), ids))(t)
 	byID := make(map[spend.ID]*spend.Check, len(found))
 	for _, c := range found {
 		byID[c.ID] = c
@@ -204,9 +195,15 @@ func mustLack(t testing.TB, s audit.Store, checks ...*spend.Check) {
 
 func mustList(t testing.TB, s audit.Store, q audit.ViolationQuery) audit.ViolationPage {
 	t.Helper()
-	page, err := s.Violations(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := get(s.Violations(t.Context(), q))(t)
 	return page
+}
+
+// get returns the value of a call that must succeed.
+func get[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return value
+	}
 }

@@ -222,9 +222,7 @@ func approvalExcludesAuthor(t *testing.T, s Subject) {
 	change := audit.KeyChange{Grants: spend.GrantsChange{
 		Grants: spend.Grants{Principal: "anna", Owner: "nobody"}, Named: []string{"principal", "owner"},
 	}}
-	if _, err := s.UpdateKey(t.Context(), actor(), author.ID, change); err != nil {
-		t.Fatal(err)
-	}
+	get(s.UpdateKey(t.Context(), actor(), author.ID, change))(t)
 	m.keys["as she is now"] = m.key(t, spend.Grants{Principal: "ANNA"})
 	for _, name := range []string{"same principal", "same owner", "the owner", "the key", "as she is now"} {
 		for _, approves := range []bool{true, false} {
@@ -322,10 +320,7 @@ func approvalAuthorRace(t *testing.T, s Subject) {
 			}
 		})
 		wg.Wait()
-		changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := get(s.Changes(t.Context(), audit.ChangeQuery{Limit: 1000}))(t)
 		patched := false
 		for _, c := range changes {
 			patched = patched || c.Kind == audit.KeyChanged && c.Subject == id

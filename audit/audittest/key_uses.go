@@ -21,10 +21,7 @@ func keyUses(t *testing.T, s Subject) {
 	for _, k := range []*audit.Key{used, idle} {
 		must(t, s.CreateKey(ctx, actor(), k))
 	}
-	before, err := s.ConfigChanges(ctx, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := get(s.ConfigChanges(ctx, 0))(t)
 	at := epochStart.Add(1234 * time.Millisecond)
 	for _, uses := range [][]audit.KeyUse{
 		{{ID: used.ID, At: at.Add(-time.Minute)}},

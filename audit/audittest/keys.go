@@ -42,10 +42,7 @@ func keysAreTakenOnce(t *testing.T, s Subject) {
 	for _, c := range slices.Concat(winners, rest[1:]) {
 		hashes = append(hashes, c.KeyHash())
 	}
-	recorded, err := s.CheckIDsByKey(ctx, hashes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	recorded := get(s.CheckIDsByKey(ctx, hashes))(t)
 	if len(recorded) != 4 {
 		t.Errorf("%d keys are recorded, want 4", len(recorded))
 	}
@@ -214,10 +211,7 @@ func pagePasses(t *testing.T, s Subject) {
 	slices.Reverse(want)
 	var got []audit.LivePass
 	for before := (spend.ID{}); ; before = got[len(got)-1].CheckID {
-		page, err := s.PagePasses(t.Context(), before, at, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := get(s.PagePasses(t.Context(), before, at, 4))(t)
 		got = append(got, page...)
 		if len(page) < 4 {
 			break

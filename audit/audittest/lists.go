@@ -129,10 +129,7 @@ func mustWalk(t *testing.T, s Subject, q audit.CheckQuery, want []*spend.Check) 
 func walk(t *testing.T, s Subject, q audit.CheckQuery, between func()) (all []*spend.Check) {
 	t.Helper()
 	for {
-		page, err := s.ListChecks(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := get(s.ListChecks(t.Context(), q))(t)
 		all = append(all, page.Checks...)
 		if len(page.Checks) > q.Limit || page.More == page.Next.IsZero() ||
 			page.More && !q.Before.IsZero() && bytes.Compare(page.Next[:], q.Before[:]) >= 0 {
@@ -160,10 +157,7 @@ func checkListingIsBounded(t *testing.T, s Subject) {
 	slices.SortFunc(all, newestFirst)
 	list := func(agent string, before spend.ID, limit int) audit.CheckPage {
 		t.Helper()
-		page, err := s.ListChecks(t.Context(), audit.CheckQuery{AgentID: agent, Before: before, Limit: limit, Examine: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := get(s.ListChecks(t.Context(), audit.CheckQuery{AgentID: agent, Before: before, Limit: limit, Examine: 8}))(t)
 		return page
 	}
 	if page := list("nobody", spend.ID{}, 2); len(page.Checks) != 0 || !page.More || page.Next != all[7].ID {

@@ -69,10 +69,7 @@ func reported(t *testing.T, s Subject, of []*spend.Outcome) []*spend.Outcome {
 	for _, o := range of {
 		ids = append(ids, o.CheckID)
 	}
-	found, err := s.Outcomes(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := get(s.Outcomes(t.Context(), ids))(t)
 	return found
 }
 

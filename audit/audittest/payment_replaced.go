@@ -46,9 +46,7 @@ func paymentReplaced(t *testing.T, s Subject) {
 	mustUse(t, s, all("0"), "800", 1)
 
 	c, void := replacing(p, open, all("990"), bucket(1, "990"))
-	if err := RecordAll(t.Context(), s, []*spend.Check{c}, void); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RecordAll(t.Context(), s, []*spend.Check{c}, void))
 	mustBePayment(t, s, p)
 	mustUse(t, s, all("0"), "990", 1)
 	mustUse(t, s, bucket(0, "0"), "990", 1) // with the bucket after it

@@ -97,10 +97,7 @@ func mustBeUntouched(t *testing.T, s Subject, all, want []*spend.Check) {
 		ids = append(ids, c.ID)
 	}
 	for range 2 {
-		found, err := s.Untouched(t.Context(), ids)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := get(s.Untouched(t.Context(), ids))(t)
 		slices.SortFunc(found, func(a, b *spend.Check) int { return a.ID.Compare(b.ID) })
 		if !reflect.DeepEqual(found, want) {
 			t.Errorf("untouched: %+v, want %+v", found, want)

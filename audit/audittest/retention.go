@@ -46,10 +46,7 @@ func mustHappenAgo(t *testing.T, s Subject, days ...int) {
 // mustKeep keeps events for 30 days, and demands the age in days of the oldest remaining event.
 func mustKeep(t *testing.T, s Subject, when string, ago int) {
 	t.Helper()
-	oldest, err := s.KeepEvents(t.Context(), audit.LeastEventsKept, now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	oldest := get(s.KeepEvents(t.Context(), audit.LeastEventsKept, now()))(t)
 	if ago < 0 && !oldest.IsZero() || ago >= 0 && (now().Sub(oldest)/day != time.Duration(ago)) {
 		t.Errorf("%s: the oldest event is of %v, want %d days ago", when, oldest, ago)
 	}
@@ -111,9 +108,7 @@ func eventsAreKept(t *testing.T, s Subject) {
 	must(t, s.RecordDelivery(ctx, node, last))
 	must(t, s.RecordDelivery(ctx, node, failed(w.ID, 6, nil)))
 	inactive := false
-	if _, err := s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{Active: &inactive}); err != nil {
-		t.Fatal(err)
-	}
+	get(s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{Active: &inactive}))(t)
 
 	// Events younger than the first kept one are kept, too; a disabled webhook needs none.
 	mustKeep(t, s, "up to what is young", 29)
@@ -122,9 +117,7 @@ func eventsAreKept(t *testing.T, s Subject) {
 	mustHappenAgo(t, s, 45)
 	mustBeKept(t, s, "a new one", 6, 7, 8, 9, 10)
 	active := true
-	if _, err := s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{Active: &active}); err != nil {
-		t.Fatal(err)
-	}
+	get(s.UpdateWebhook(ctx, actor(), w.ID, audit.WebhookChange{Active: &active}))(t)
 	mustLease(t, s, node)
 	if task := mustHold(t, s, node, w.ID); len(task.Retries) != 0 || !task.OldestAt.IsZero() || task.Cursor != 6 {
 		t.Errorf("active again: %+v", task)
@@ -184,10 +177,7 @@ func eventsAreKeptLonger(t *testing.T, s Subject) {
 // removals demands this record of removals, all made when events were kept for 30 days.
 func removals(t *testing.T, s Subject, want ...audit.EventsRemoval) {
 	t.Helper()
-	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := get(s.Changes(t.Context(), audit.ChangeQuery{Limit: 100}))(t)
 	before := audit.KeptFrom(audit.LeastEventsKept, now()).Format(time.DateOnly)
 	for i := range changes {
 		c := &changes[i]
@@ -248,10 +238,7 @@ func eventsLeave(t *testing.T, s Subject) {
 	all.Wait()
 	mustKeep(t, s, "at last", 1)
 	mustBeKept(t, s, "at last", old, old+1, old+2, old+3)
-	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := get(s.Changes(t.Context(), audit.ChangeQuery{Limit: 100}))(t)
 	var removed int64
 	for i := range changes {
 		r, err := audit.ParseEventsRemoval(changes[i].Details)

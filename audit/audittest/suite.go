@@ -228,10 +228,7 @@ func health(t *testing.T, s Subject) {
 	if err := s.Ping(endedContext(t)); !errors.Is(err, audit.ErrUnavailable) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
-	status, err := s.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := get(s.Status(ctx))(t)
 	off := strings.Contains(status.Durability, " off") // fsync, in a server that is only for tests
 	if status.Safe == off || status.Breakable != off || status.Durability == "" {
 		t.Errorf("status %+v", status)

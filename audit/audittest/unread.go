@@ -49,9 +49,7 @@ func unreadRedemptions(t *testing.T, s Subject) {
 	together, beside := unread(f, bare), newCheck(f)
 	together.Check.Action.AgentID = ""
 	released := report(f, voided, 1, spend.Voided, true)
-	if err := RecordAll(t.Context(), s, []*spend.Check{beside}, redemption(f, read), together, released); err != nil {
-		t.Fatal(err)
-	}
+	must(t, RecordAll(t.Context(), s, []*spend.Check{beside}, redemption(f, read), together, released))
 	for o, c := range map[*spend.Outcome]*spend.Check{alone: plain, together: bare, ofApproved: approved} {
 		if o.Unread || !c.Carries(o.Check) || spend.ActionHash(o.Check) != spend.ActionHash(c) || unsaid(o.Check) != unsaid(c) {
 			t.Errorf("the check is %+v, unread %t, want %+v", o.Check, o.Unread, c)

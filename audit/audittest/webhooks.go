@@ -50,20 +50,14 @@ func mustCreateWebhook(t *testing.T, s Subject, cursor int64) (*audit.Webhook, a
 
 func mustLease(t *testing.T, s Subject, holder spend.ID, serving ...spend.ID) []spend.ID {
 	t.Helper()
-	leases, err := s.LeaseWebhooks(t.Context(), holder, serving, longLease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leases := get(s.LeaseWebhooks(t.Context(), holder, serving, longLease))(t)
 	slices.SortFunc(leases.Taken, func(a, b spend.ID) int { return slices.Compare(a[:], b[:]) })
 	return leases.Taken
 }
 
 func mustHold(t *testing.T, s Subject, holder, id spend.ID) *audit.WebhookTask {
 	t.Helper()
-	task, err := s.HoldWebhook(t.Context(), holder, id, audit.WebhookSeen{}, longLease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := get(s.HoldWebhook(t.Context(), holder, id, audit.WebhookSeen{}, longLease))(t)
 	return task
 }
 
@@ -87,10 +81,7 @@ func webhooksComeBack(t *testing.T, s Subject) {
 		{URL: new("https://receiver.example/"), EventTypes: first.EventTypes, Active: new(true)},
 	} {
 		change.Apply(second)
-		changed, err := s.UpdateWebhook(ctx, actor(), second.ID, change)
-		if err != nil {
-			t.Fatal(err)
-		}
+		changed := get(s.UpdateWebhook(ctx, actor(), second.ID, change))(t)
 		changed.SecretSum = second.SecretSum // it may be left out
 		got, err := s.Webhook(ctx, second.ID)
 		if err != nil || !reflect.DeepEqual(got, second) || !reflect.DeepEqual(changed, second) {
@@ -148,9 +139,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	}
 	second, _ := mustCreateWebhook(t, s, 7)
 	disabled, _ := mustCreateWebhook(t, s, 7)
-	if _, err := s.UpdateWebhook(ctx, actor(), disabled.ID, audit.WebhookChange{Active: new(false)}); err != nil {
-		t.Fatal(err)
-	}
+	get(s.UpdateWebhook(ctx, actor(), disabled.ID, audit.WebhookChange{Active: new(false)}))(t)
 	if taken := mustLease(t, s, b); !slices.Equal(taken, []spend.ID{second.ID}) {
 		t.Errorf("the other node took %x, want what nobody holds and is active", taken)
 	}
@@ -175,9 +164,7 @@ func webhookLeases(t *testing.T, s Subject) {
 		t.Errorf("to do: %+v", task)
 	}
 	// A lease that has ended without its holder knowing.
-	if _, err := s.HoldWebhook(ctx, a, first.ID, audit.WebhookSeen{Cursor: 9, EventTypes: first.EventTypes}, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	get(s.HoldWebhook(ctx, a, first.ID, audit.WebhookSeen{Cursor: 9, EventTypes: first.EventTypes}, time.Millisecond))(t)
 	time.Sleep(20 * time.Millisecond)
 	mustNotHold(a, first.ID)
 	if taken := mustLease(t, s, b, second.ID); !slices.Equal(taken, []spend.ID{first.ID}) {
@@ -192,9 +179,7 @@ func webhookLeases(t *testing.T, s Subject) {
 	if taken := mustLease(t, s, a); !slices.Equal(taken, []spend.ID{first.ID, second.ID}) {
 		t.Errorf("took %x, want what was released", taken)
 	}
-	if _, err := s.UpdateWebhook(ctx, actor(), first.ID, audit.WebhookChange{Active: new(false)}); err != nil {
-		t.Fatal(err)
-	}
+	get(s.UpdateWebhook(ctx, actor(), first.ID, audit.WebhookChange{Active: new(false)}))(t)
 	if _, err := s.HoldWebhook(ctx, a, first.ID, audit.WebhookSeen{}, longLease); !errors.Is(err, audit.ErrNotFound) {
 		t.Errorf("a disabled one is held: %v", err)
 	}

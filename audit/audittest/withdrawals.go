@@ -25,10 +25,7 @@ func withdrawing(p *spend.Payment, f spend.Fence, asked ...*spend.Check) *spend.
 // before.
 func mustRecordWithdrawals(t *testing.T, s Subject, by audit.Actor, was map[*spend.Check]audit.ApprovalStatus) {
 	t.Helper()
-	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 10_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := get(s.Changes(t.Context(), audit.ChangeQuery{Limit: 10_000}))(t)
 	for asked, before := range was {
 		recorded := slices.DeleteFunc(slices.Clone(changes), func(c audit.Change) bool {
 			return c.Kind != audit.ApprovalWithdrawal || c.Subject != asked.ID.Text(spend.PrefixApproval)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestSecondFormat: beside a format with one column more, rows of the first are hashed and read as
@@ -76,10 +77,7 @@ func TestSecondFormat(t *testing.T) {
 // TestFormatsAreDescribed compares the document with the columns of each format.
 func TestFormatsAreDescribed(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/audit/format.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/audit/format.md"))(t)
 	row, begin, columns := "| check | `%s` | ", 0, Checks().Columns()
 	columns[FieldAmount] += "::text"
 	for i, f := range checkFormats {

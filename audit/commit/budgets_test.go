@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 	"spendgate/audit/spend"
 )
 
@@ -78,10 +79,7 @@ func TestRefusalsAreNoFailuresOfTheStore(t *testing.T) {
 		w := s.newWriter(100)
 		record(w, check(1, ""))
 		w.Close()
-		families, err := s.metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(s.metrics.Gather())(t)
 		counted := make(map[string]float64)
 		for _, f := range families {
 			if f.GetName() == "spendgate_audit_commit_failures_total" {

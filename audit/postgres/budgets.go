@@ -229,14 +229,11 @@ func (b *budgetChanges) rolling() int {
 // budgets adds the fields of a commit_extra that concern budgets.
 func (p *parameters) budgets(b *budgetChanges) {
 	rolling := b.rolling()
-	p.field(0)
-	array(p, 0, b.rows, nil, appendCounterRow)
+	arrayField(p, 0, 0, b.rows, nil, appendCounterRow)
 	for _, changes := range [...][]audit.CounterChange{b.takes[:rolling], b.takes[rolling:], b.refused} {
-		p.field(0)
-		array(p, 0, changes, nil, appendChange)
+		arrayField(p, 0, 0, changes, nil, appendChange)
 	}
-	p.field(0)
-	array(p, 0, b.corrected, audit.CounterChange.Corrects, appendCorrection)
+	arrayField(p, 0, 0, b.corrected, audit.CounterChange.Corrects, appendCorrection)
 }
 
 // appendCounterRow adds a counter_row, a composite value in the binary format.

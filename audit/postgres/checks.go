@@ -25,18 +25,14 @@ const fewExamined = 2
 // ListChecks implements audit.Lists. It looks at checks by their primary key, newest first, some
 // partitions at a time, and stops when the page is full or when it has examined as many as the
 // query allows. It reads all in one snapshot, so that concurrent commits move no position.
-func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.CheckPage, err error) {
+func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
 	read := s.list
 	if q.Examine <= fewExamined {
 		read = s.read
 	}
-	err = read(ctx, "cannot list checks", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
-			page, err = readChecks(ctx, tx, q)
-			return err
-		})
+	return inSnapshot(ctx, read, "cannot list checks", func(ctx context.Context, tx pgx.Tx) (audit.CheckPage, error) {
+		return readChecks(ctx, tx, q)
 	})
-	return page, err
 }
 
 func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.CheckPage, err error) {
@@ -51,8 +47,7 @@ func readChecks(ctx context.Context, tx pgx.Tx, q audit.CheckQuery) (page audit.
 	left := q.Examine
 	for _, start := range starts {
 		query, args := checksQuery(pg.ColumnList(chain.Checks()), &q, start, end, left, q.Limit+1-len(page.Checks))
-		rows, _ := tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...) // the rows return its error
-		checks, err := pgx.CollectRows(rows, scanCheck)
+		checks, err := collectIn(ctx, tx, scanCheck, query, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
 		if err != nil {
 			return page, err
 		}
@@ -84,9 +79,8 @@ func listingStarts(ctx context.Context, tx pgx.Tx, low, end spend.ID) ([]spend.I
 	if _, err := tx.Exec(ctx, onlyPrimaryKey); err != nil {
 		return nil, err
 	}
-	rows, _ := tx.Query(ctx, `SELECT substr(relname, 8) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
-		WHERE inhparent = 'checks'::regclass AND relname ~ '^checks_[0-9]{8}$' ORDER BY relname DESC`) // as above
-	days, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	days, err := collectIn(ctx, tx, pgx.RowTo[string], `SELECT substr(relname, 8) FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+		WHERE inhparent = 'checks'::regclass AND relname ~ '^checks_[0-9]{8}$' ORDER BY relname DESC`)
 	if err != nil {
 		return nil, err
 	}

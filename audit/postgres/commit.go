@@ -314,8 +314,7 @@ func (p *parameters) extra(checks []*spend.Check, payments *paymentExtra, budget
 	p.approvals(checks)
 	p.field(pgtype.BoolOID)
 	p.bool(asks)
-	p.field(0)
-	array(p, 0, payments.reports, nil, chain.AppendOutcomeRecord)
+	arrayField(p, 0, 0, payments.reports, nil, chain.AppendOutcomeRecord)
 	p.budgets(budgets)
 	p.payments(payments)
 	end()
@@ -324,13 +323,10 @@ func (p *parameters) extra(checks []*spend.Check, payments *paymentExtra, budget
 // approvals adds three arrays of the checks that prove approvals: the checks, the approvals and the hashes of the actions, which
 // are empty where the check does not use its approval.
 func (p *parameters) approvals(checks []*spend.Check) {
-	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, checks, (*spend.Check).ProvesApproval, appendID)
-	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, checks, (*spend.Check).ProvesApproval,
+	arrayField(p, pgtype.UUIDArrayOID, pgtype.UUIDOID, checks, (*spend.Check).ProvesApproval, appendID)
+	arrayField(p, pgtype.UUIDArrayOID, pgtype.UUIDOID, checks, (*spend.Check).ProvesApproval,
 		func(b []byte, c *spend.Check) []byte { return append(b, c.Action.ApprovalID[:]...) })
-	p.field(pgtype.ByteaArrayOID)
-	array(p, pgtype.ByteaOID, checks, (*spend.Check).ProvesApproval, func(b []byte, c *spend.Check) []byte {
+	arrayField(p, pgtype.ByteaArrayOID, pgtype.ByteaOID, checks, (*spend.Check).ProvesApproval, func(b []byte, c *spend.Check) []byte {
 		if !c.UsesApproval() {
 			return b
 		}

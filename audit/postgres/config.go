@@ -79,13 +79,12 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 	for i, u := range uses {
 		ids[i], times[i] = u.ID, u.At.UnixMilli()
 	}
-	return s.read(ctx, "cannot note uses of keys", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
-		_, err := db.Exec(ctx, `WITH held AS (SELECT id FROM keys WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE)
-			UPDATE keys AS k SET last_used = from_ms(u.ms)
-			FROM unnest($1::uuid[], $2::bigint[]) AS u (id, ms) JOIN held USING (id)
-			WHERE k.id = u.id AND (k.last_used IS NULL OR k.last_used < from_ms(u.ms))`, ids, times)
-		return err
-	})
+	_, err := database{s}.Exec(ctx, "cannot note uses of keys",
+		`WITH held AS (SELECT id FROM keys WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE)
+		UPDATE keys AS k SET last_used = from_ms(u.ms)
+		FROM unnest($1::uuid[], $2::bigint[]) AS u (id, ms) JOIN held USING (id)
+		WHERE k.id = u.id AND (k.last_used IS NULL OR k.last_used < from_ms(u.ms))`, ids, times)
+	return err
 }
 
 // ListKeys implements audit.Keys.

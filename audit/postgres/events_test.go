@@ -52,9 +52,7 @@ func (f *feeding) meanwhile(t *testing.T, release func()) {
 		}
 	}
 	release()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 }
 
 // eventInterleavings has one case for each row of the table in docs/internals/events.md.
@@ -227,9 +225,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			insert(t, f.Reads, "busy", 1, time.Minute)
 		}
 		end(t, held.Commit)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-done)
 		end(t, step.Commit)
 		f.news(t, "all", 5)
 	},

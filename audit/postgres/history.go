@@ -43,14 +43,10 @@ func historyQuery(q audit.HistoryQuery) (query string, args []any) {
 
 // PageHistory implements audit.History. If the days that a page looks at have nothing for it, it
 // continues with the days after them.
-func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
-	err = s.list(ctx, "cannot read the history of checks", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
-			page, err = pageHistory(ctx, tx, q)
-			return err
-		})
+func (s *Store) PageHistory(ctx context.Context, q audit.HistoryQuery) (audit.HistoryPage, error) {
+	return inSnapshot(ctx, s.list, "cannot read the history of checks", func(ctx context.Context, tx pgx.Tx) (audit.HistoryPage, error) {
+		return pageHistory(ctx, tx, q)
 	})
-	return page, err
 }
 
 func pageHistory(ctx context.Context, tx pgx.Tx, q audit.HistoryQuery) (page audit.HistoryPage, err error) {
@@ -135,14 +131,10 @@ func scanOwn(c *audit.HistoryCheck, f [][]byte, policyID string, text func([]byt
 }
 
 // HistoryOutcomes implements audit.History.
-func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) (found []*spend.Outcome, err error) {
-	err = s.list(ctx, "cannot read the history of outcomes", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
-			found, err = historyOutcomes(ctx, tx, from, to)
-			return err
-		})
+func (s *Store) HistoryOutcomes(ctx context.Context, from, to spend.ID) ([]*spend.Outcome, error) {
+	return inSnapshot(ctx, s.list, "cannot read the history of outcomes", func(ctx context.Context, tx pgx.Tx) ([]*spend.Outcome, error) {
+		return historyOutcomes(ctx, tx, from, to)
 	})
-	return found, err
 }
 
 // selectHistoryOutcomes skips reports that change nothing.
@@ -150,9 +142,8 @@ const selectHistoryOutcomes = " FROM outcomes WHERE check_id >= $1 AND check_id 
 	"ORDER BY check_id, number"
 
 func historyOutcomes(ctx context.Context, tx pgx.Tx, from, to spend.ID) ([]*spend.Outcome, error) {
-	rows, _ := tx.Query(ctx, "SELECT "+pg.ColumnList(chain.Outcomes())+selectHistoryOutcomes,
-		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to)) // the rows return its error
-	return pgx.CollectRows(rows, scanOutcome)
+	return collectIn(ctx, tx, scanOutcome, "SELECT "+pg.ColumnList(chain.Outcomes())+selectHistoryOutcomes,
+		pgx.QueryResultFormats{pgx.BinaryFormatCode}, [16]byte(from), [16]byte(to))
 }
 
 // selectHistoryApprovals reads no check: its day may be archived.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
+	"spendgate/bench/must"
 	"spendgate/audit/spend"
 )
 
@@ -23,9 +24,7 @@ func TestHorizonAfterAWrongClock(t *testing.T) {
 		c.ID = spend.NewID(now.Add(-behind))
 		c.Fingerprint = spend.HashKey(c.ID.Text(""))
 		c.Pass = spend.Pass{ClaimedMS: now.UnixMilli(), UntilMS: now.Add(left).UnixMilli()}
-		if err := audittest.Record(ctx, s, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, audittest.Record(ctx, s, c))
 	}
 	const day = 24 * time.Hour
 	update := runbookSQL(t, "UPDATE horizon")

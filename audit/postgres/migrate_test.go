@@ -94,9 +94,7 @@ func TestMigrationGivesWay(t *testing.T) {
 		}
 	}
 	must.Get(reader.Exec(ctx, "COMMIT"))(t)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	if rows := count(t, s, "migrations"); rows != len(next) {
 		t.Errorf("%d migrations, want %d", rows, len(next))
 	}

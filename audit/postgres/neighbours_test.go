@@ -9,6 +9,7 @@ import (
 	"spendgate/audit/postgres/detach"
 	"spendgate/audit/postgres/snapshot"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // inventory lists the tables and indexes of a deployment.
@@ -25,9 +26,7 @@ func TestTwoDeployments(t *testing.T) {
 	later := time.Now().AddDate(0, 0, 30)
 	deploy := func(t *testing.T, url string) {
 		t.Helper()
-		if err := open(t, url, true).Tidy(t.Context(), later); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, open(t, url, true).Tidy(t.Context(), later))
 	}
 	other, own := fleet.TestSchema(t), fleet.TestSchema(t)
 	deploy(t, other)

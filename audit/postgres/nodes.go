@@ -27,14 +27,12 @@ const noteLives = 20 * time.Second
 
 // NoteNode records a node's note in the place of its last one, and returns since when the node has used this Redis.
 func (s *Store) NoteNode(ctx context.Context, n NodeNote) (since time.Time, err error) {
-	err = s.read(ctx, "cannot note the node", func(ctx context.Context, db *pgx.Conn) error { // may be repeated, like a read
-		return db.QueryRow(ctx, `INSERT INTO nodes AS n (process, node, host, redis, started, since, seen)
+	return one(ctx, s, "cannot note the node", pgx.RowTo[time.Time], // may be repeated, like a read
+		`INSERT INTO nodes AS n (process, node, host, redis, started, since, seen)
 			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), clock_timestamp())
-			ON CONFLICT (process) DO UPDATE SET node = excluded.node, host = excluded.host, redis = excluded.redis, seen = excluded.seen,
-				since = CASE WHEN n.redis = excluded.redis THEN n.since ELSE excluded.since END
-			RETURNING since`, [16]byte(n.Process), [16]byte(n.Node), n.Host, n.Redis).Scan(&since)
-	})
-	return since, err
+		ON CONFLICT (process) DO UPDATE SET node = excluded.node, host = excluded.host, redis = excluded.redis, seen = excluded.seen,
+			since = CASE WHEN n.redis = excluded.redis THEN n.since ELSE excluded.since END
+		RETURNING since`, [16]byte(n.Process), [16]byte(n.Node), n.Host, n.Redis)
 }
 
 // Nodes returns the notes of the nodes that run, and the database's time.
@@ -43,11 +41,8 @@ func (s *Store) Nodes(ctx context.Context) (nodes []NodeNote, now time.Time, err
 		if err := db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
 			return err
 		}
-		rows, err := db.Query(ctx, "SELECT process, node, host, redis, started, since, seen FROM nodes WHERE seen > $1 ORDER BY started, process",
-			now.Add(-noteLives))
-		if err != nil {
-			return err
-		}
+		rows, _ := db.Query(ctx, "SELECT process, node, host, redis, started, since, seen FROM nodes WHERE seen > $1 ORDER BY started, process",
+			now.Add(-noteLives)) // the rows return its error
 		nodes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (n NodeNote, err error) {
 			return n, row.Scan(pg.UUID(&n.Process), pg.UUID(&n.Node), &n.Host, &n.Redis, &n.Started, &n.Since, &n.Seen)
 		})
@@ -58,8 +53,6 @@ func (s *Store) Nodes(ctx context.Context) (nodes []NodeNote, now time.Time, err
 
 // RemoveNode removes the note of a node that stops.
 func (s *Store) RemoveNode(ctx context.Context, process spend.ID) error {
-	return s.read(ctx, "cannot remove the node's note", func(ctx context.Context, db *pgx.Conn) error {
-		_, err := db.Exec(ctx, "DELETE FROM nodes WHERE process = $1", [16]byte(process))
-		return err
-	})
+	_, err := database{s}.Exec(ctx, "cannot remove the node's note", "DELETE FROM nodes WHERE process = $1", process)
+	return err
 }

@@ -66,6 +66,12 @@ func (p *parameters) composite(fields uint32) (end func()) {
 // field adds the type of a composite value's next field; it may be 0, as in array.
 func (p *parameters) field(oid uint32) { p.buf = binary.BigEndian.AppendUint32(p.buf, oid) }
 
+// arrayField adds an array, of the type of, as a composite value's next field.
+func arrayField[T any](p *parameters, of, oid uint32, all []T, wanted func(T) bool, appendElement func([]byte, T) []byte) {
+	p.field(of)
+	array(p, oid, all, wanted, appendElement)
+}
+
 // array adds an array of a type, made of the elements of all that are wanted; nil wants all. An
 // array without elements is sent as null, which costs the server nothing. OIDs of the schema's own
 // types differ between schemas: for these oid is 0, and the server fills in the type.

@@ -111,24 +111,17 @@ func (e *paymentExtra) change(changes []spend.PaymentChange) {
 
 // payments adds the fields of a commit_extra.
 func (p *parameters) payments(e *paymentExtra) {
-	p.field(0)
-	array(p, 0, e.changes, nil, appendPaymentChange)
-	p.field(0)
-	array(p, 0, e.redeemed, nil, chain.AppendOutcomeRecord)
-	p.field(pgtype.ByteaArrayOID)
-	array(p, pgtype.ByteaOID, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.payment[:]...) })
-	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.check[:]...) })
-	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, e.allows, nil, appendID)
-	p.field(pgtype.Int8ArrayOID)
-	array(p, pgtype.Int8OID, e.allows, nil, func(b []byte, c *spend.Check) []byte {
+	const uuids, uuid, byteas, bytea = pgtype.UUIDArrayOID, pgtype.UUIDOID, pgtype.ByteaArrayOID, pgtype.ByteaOID
+	arrayField(p, 0, 0, e.changes, nil, appendPaymentChange)
+	arrayField(p, 0, 0, e.redeemed, nil, chain.AppendOutcomeRecord)
+	arrayField(p, byteas, bytea, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.payment[:]...) })
+	arrayField(p, uuids, uuid, e.checks, nil, func(b []byte, c paymentCheck) []byte { return append(b, c.check[:]...) })
+	arrayField(p, uuids, uuid, e.allows, nil, appendID)
+	arrayField(p, pgtype.Int8ArrayOID, pgtype.Int8OID, e.allows, nil, func(b []byte, c *spend.Check) []byte {
 		return binary.BigEndian.AppendUint64(b, uint64(c.RedeemBy.UnixMilli()))
 	})
-	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, e.withdrawals, nil, func(b []byte, w withdrawal) []byte { return append(b, w.check[:]...) })
-	p.field(pgtype.UUIDArrayOID)
-	array(p, pgtype.UUIDOID, e.withdrawals, nil, func(b []byte, w withdrawal) []byte { return append(b, w.approval[:]...) })
+	arrayField(p, uuids, uuid, e.withdrawals, nil, func(b []byte, w withdrawal) []byte { return append(b, w.check[:]...) })
+	arrayField(p, uuids, uuid, e.withdrawals, nil, func(b []byte, w withdrawal) []byte { return append(b, w.approval[:]...) })
 }
 
 // appendPaymentChange adds a payment_change, a composite value in the binary format.
@@ -178,12 +171,10 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 }
 
 // CountPayments implements audit.Payments.
-func (s *Store) CountPayments(ctx context.Context) (count int64, err error) {
-	err = s.read(ctx, "cannot count payments", func(ctx context.Context, db *pgx.Conn) error {
-		return db.QueryRow(ctx, `SELECT CASE WHEN c.reltuples < 100000 THEN (SELECT count(*) FROM (SELECT FROM payments LIMIT 100000) AS p)
-			ELSE c.reltuples::bigint END FROM pg_class AS c WHERE c.oid = 'payments'::regclass`).Scan(&count)
-	})
-	return count, err
+func (s *Store) CountPayments(ctx context.Context) (int64, error) {
+	return one(ctx, s, "cannot count payments", pgx.RowTo[int64],
+		`SELECT CASE WHEN c.reltuples < 100000 THEN (SELECT count(*) FROM (SELECT FROM payments LIMIT 100000) AS p)
+			ELSE c.reltuples::bigint END FROM pg_class AS c WHERE c.oid = 'payments'::regclass`)
 }
 
 // PaymentApprovals implements audit.Payments.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // All versions of all policies together stay within their bound, however many are posted at once. A
@@ -44,10 +45,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 	if n := stored.Load(); n != room {
 		t.Errorf("%d policies of %d bytes are stored", n, each)
 	}
-	before, err := s.ConfigChanges(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(s.ConfigChanges(t.Context(), 0))(t)
 	if err := s.CreatePolicy(t.Context(), audit.Actor{}, policy(0), audit.NewBudgets{}, time.Now()); !errors.Is(err, audit.ErrPoliciesFull) {
 		t.Errorf("one more: %v", err)
 	}

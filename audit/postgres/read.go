@@ -154,6 +154,17 @@ func collectBy[T any](
 	return all, err
 }
 
+// inSnapshot reads all in one snapshot.
+func inSnapshot[T any](ctx context.Context, ask asking, doing string, read func(context.Context, pgx.Tx) (T, error)) (found T, err error) {
+	err = ask(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
+			found, err = read(ctx, tx)
+			return err
+		})
+	})
+	return found, err
+}
+
 // one reads the only row of a query. It fails with audit.ErrNotFound if there is none.
 func one[T any](ctx context.Context, s *Store, doing string, scan pgx.RowToFunc[T], query string, args ...any) (found T, err error) {
 	err = s.read(ctx, doing, func(ctx context.Context, db *pgx.Conn) error {

@@ -6,6 +6,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestRestored has a database of its own, since every other session of the database counts as a
@@ -17,10 +18,7 @@ func TestRestored(t *testing.T) {
 		Store: s, Exec: execOn(s), Count: countOn(s),
 		DelayExpiries: delayExpiries,
 	}, func(t *testing.T) audit.Restored {
-		r, err := BeginRestored(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(BeginRestored(t.Context(), url))(t)
 		return r
 	})
 }

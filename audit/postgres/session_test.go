@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 	"spendgate/audit/audittest"
 )
 
@@ -83,9 +84,7 @@ func play(conn net.Conn, length int, says []pgproto3.BackendMessage) {
 func TestConnectedSessionServes(t *testing.T) {
 	s := open(t, migrated(t), true)
 	f := newFence(t, s)
-	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, audittest.Record(t.Context(), s, minimal(f)))
 	full := s.writers.config.Copy()
 	full.DialFunc = func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("too many connections")

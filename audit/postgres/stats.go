@@ -59,25 +59,20 @@ func appendCheckCount(b []byte, c checkCount) []byte {
 
 // CountChecks implements audit.Store, in the same way as CountViolations.
 func (s *Store) CountChecks(ctx context.Context) error {
-	if _, err := s.countAll(ctx, "cannot count checks", "SELECT count_checks($1)"); err != nil {
-		return err
-	}
-	return nil
+	_, err := s.countAll(ctx, "cannot count checks", "SELECT count_checks($1)")
+	return err
 }
 
 // CheckCounts implements audit.Lists. It reads the counts by minute, and what is too new for them,
 // in one snapshot.
 func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) (counts []audit.CheckCount, err error) {
 	var refused error
-	err = s.list(ctx, "cannot count checks", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
-			if q.OneByOne() {
-				counts, refused, err = countOneByOne(ctx, tx, &q)
-				return err
-			}
-			counts, err = sumCounts(ctx, tx, &q)
-			return err
-		})
+	counts, err = inSnapshot(ctx, s.list, "cannot count checks", func(ctx context.Context, tx pgx.Tx) (counts []audit.CheckCount, err error) {
+		if !q.OneByOne() {
+			return sumCounts(ctx, tx, &q)
+		}
+		counts, refused, err = countOneByOne(ctx, tx, &q)
+		return counts, err
 	})
 	if err == nil && refused != nil {
 		return nil, fmt.Errorf("cannot count checks: %w", refused)

@@ -20,14 +20,10 @@ const (
 )
 
 // CheckSums implements audit.Lists. It reads checks as ListChecks does.
-func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (sums *audit.CheckSums, err error) {
-	err = s.list(ctx, "cannot add checks up", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
-			sums, err = sumChecks(ctx, tx, &q)
-			return err
-		})
+func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.CheckSums, error) {
+	return inSnapshot(ctx, s.list, "cannot add checks up", func(ctx context.Context, tx pgx.Tx) (*audit.CheckSums, error) {
+		return sumChecks(ctx, tx, &q)
 	})
-	return sums, err
 }
 
 func sumChecks(ctx context.Context, tx pgx.Tx, q *audit.CheckQuery) (*audit.CheckSums, error) {

@@ -109,8 +109,7 @@ func (s *Store) PagePasses(ctx context.Context, before spend.ID, nowMS int64, li
 			if err != nil {
 				return err
 			}
-			rows, _ := tx.Query(ctx, query, args...) // the rows return its error
-			page, err = pgx.CollectRows(rows, scanPass)
+			page, err = collectIn(ctx, tx, scanPass, query, args...)
 			return err
 		})
 	})

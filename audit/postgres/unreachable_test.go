@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/audittest"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // long is a check whose commit the proxy recognises.
@@ -74,10 +75,7 @@ func until(t *testing.T, conn *pgx.Conn, question string) error {
 // TestUnreachable wants certain failures, soon: nobody listens, or somebody
 // who never answers.
 func TestUnreachable(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	mute := listener.Addr().String() // accepts, and that is all
 	for what, hosts := range map[string]string{"nobody": "127.0.0.1:1", "mute": mute, "both": "127.0.0.1:1," + mute + "," + mute} {

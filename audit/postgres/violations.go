@@ -20,14 +20,10 @@ import (
 // comes from an index that begins with the columns of the filters, and the total is a sum of counts
 // (see CountViolations) plus the violations that the counts leave out, counted one by one. It reads
 // all in one snapshot, so the sum is exact even while violations are being added to the counts.
-func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (page audit.ViolationPage, err error) {
-	err = s.list(ctx, "cannot list violations", func(ctx context.Context, db *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, db, pg.ReadOnly(), func(tx pgx.Tx) (err error) {
-			page, err = readPage(ctx, tx, q)
-			return err
-		})
+func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.ViolationPage, error) {
+	return inSnapshot(ctx, s.list, "cannot list violations", func(ctx context.Context, tx pgx.Tx) (audit.ViolationPage, error) {
+		return readPage(ctx, tx, q)
 	})
-	return page, err
 }
 
 func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audit.ViolationPage, err error) {

@@ -198,7 +198,7 @@ func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window sp
 	if c.BucketMS > 0 {
 		oldest, newest = max(c.StartMS-spend.RollingBuckets*c.BucketMS, 0), 1<<62
 	}
-	_, err = collect(ctx, from, "cannot read counters of budgets", func(row scanner) (struct{}, error) {
+	err = each(ctx, from, "cannot read counters of budgets", func(row scanner) error {
 		var start int64
 		var u spend.Usage
 		err := row.Scan(&start, parse(&u.Used, spend.ParseTotal), &u.Count)
@@ -206,7 +206,7 @@ func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window sp
 		if start == c.StartMS {
 			own = u
 		}
-		return struct{}{}, err
+		return err
 	}, "SELECT start_ms, used, count FROM budget_counters WHERE counter_id = ? AND start_ms BETWEEN ? AND ?", c.ID[:], oldest, newest)
 	return own, window, err
 }

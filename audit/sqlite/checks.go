@@ -91,18 +91,18 @@ func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.Check
 	w := where{args: []any{low[:], end[:]}}
 	w.matching(&q)
 	sums := audit.NewSumming()
-	_, err = collect(ctx, tx, doing, func(row scanner) (_ struct{}, err error) {
+	err = each(ctx, tx, doing, func(row scanner) (err error) {
 		var c audit.Summed
 		var amount, reason string
 		if err := row.Scan(&c.Agent, &c.Counterparty, &c.Currency, &amount, known(&c.Effect, spend.ParseEffect), &c.Rule.PolicyID,
 			&c.Rule.RuleID, &reason, &c.LatencyMS); err != nil {
-			return struct{}{}, err
+			return err
 		}
 		c.Rule.Reason = spend.Reason(reason)
 		if c.Amount, err = spend.ParseAmount(amount); err == nil {
 			sums.Add(&c)
 		}
-		return struct{}{}, err
+		return err
 	}, "SELECT agent_id, counterparty, currency, amount, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, ''), latency_ms"+
 		" FROM checks AS examined WHERE check_id >= ? AND check_id < ?"+w.text, w.args...)
 	if err != nil {

@@ -76,12 +76,12 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 // PassStates implements audit.Passes.
 func (s *Store) PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error) {
 	states := make(map[spend.ID]audit.PassState, len(ids))
-	_, err := collect(ctx, s.reader, "cannot look up passes", func(row scanner) (_ struct{}, err error) {
+	err := each(ctx, s.reader, "cannot look up passes", func(row scanner) error {
 		var id spend.ID
 		var f audit.PassFacts
-		err = row.Scan(blob(id[:]), &f.Allowed, &f.Asks, &f.Released, &f.Overdue)
+		err := row.Scan(blob(id[:]), &f.Allowed, &f.Asks, &f.Released, &f.Overdue)
 		states[id] = f.State()
-		return struct{}{}, err
+		return err
 	}, "SELECT c.check_id, c.decision = 'allow', c.approval IS NOT NULL, c.claimed_ms IS NULL OR "+released+`,
 			EXISTS (SELECT 1 FROM approval_deadlines AS d WHERE d.approval_id = c.check_id AND d.at <= ?)
 		FROM checks AS c WHERE c.check_id IN (`+marks(len(ids))+")", append([]any{time.Now().UnixMilli()}, idArgs(ids)...)...)

@@ -99,11 +99,11 @@ func noteChecks(tx *sql.Tx, checks []*spend.Check, outcomes []*spend.Outcome) er
 // Payments implements audit.Payments.
 func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {
 	payments := make(map[spend.Hash]*spend.Payment, len(hashes))
-	_, err := collect(ctx, s.reader, "cannot look up payments", func(row scanner) (_ struct{}, err error) {
+	err := each(ctx, s.reader, "cannot look up payments", func(row scanner) error {
 		p := new(spend.Payment)
-		err = row.Scan(&p.Namespace, &p.Key, &p.Version, blob(p.First[:]), parse(&p.PaymentState, spend.ParsePaymentState))
+		err := row.Scan(&p.Namespace, &p.Key, &p.Version, blob(p.First[:]), parse(&p.PaymentState, spend.ParsePaymentState))
 		payments[p.Hash()] = p
-		return struct{}{}, err
+		return err
 	}, "SELECT namespace, payment_key, version, first_check, state FROM payments WHERE payment_hash IN ("+marks(len(hashes))+")",
 		hashArgs(hashes)...)
 	return payments, err

@@ -21,25 +21,35 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
+// each scans the rows of a query one after the other.
+func each(ctx context.Context, from querier, doing string, scan func(scanner) error, query string, args ...any) error {
+	rows, err := from.QueryContext(ctx, query, args...)
+	if err != nil {
+		return unavailable(doing, err)
+	}
+	defer func() { _ = rows.Close() }() // its error is rows.Err's
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return unavailable(doing, err)
+	}
+	return nil
+}
+
 // collect returns all rows of a query.
 func collect[T any](
 	ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any,
-) ([]T, error) {
-	rows, err := from.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, unavailable(doing, err)
-	}
-	defer func() { _ = rows.Close() }() // its error is rows.Err's
-	var all []T
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", doing, err)
-		}
+) (all []T, err error) {
+	err = each(ctx, from, doing, func(row scanner) error {
+		one, err := scan(row)
 		all = append(all, one)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, unavailable(doing, err)
+		return err
+	}, query, args...)
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }

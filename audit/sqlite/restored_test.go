@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 	"spendgate/audit/audittest"
 )
 
@@ -18,10 +19,7 @@ func TestRestored(t *testing.T) {
 		Store: s, Exec: execOn(s), Count: countOn(s),
 		DelayExpiries: delayExpiries,
 	}, func(t *testing.T) audit.Restored {
-		r, err := s.BeginRestored(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(s.BeginRestored(t.Context()))(t)
 		return r
 	})
 	stopped, stop := context.WithCancel(t.Context())

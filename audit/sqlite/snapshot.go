@@ -59,21 +59,8 @@ func (s *Store) Snapshot(ctx context.Context) (_ *Snapshot, err error) {
 func (s *Snapshot) Close() { _ = s.tx.Rollback() } // it wrote nothing
 
 // stream scans rows one after the other.
-func (s *Snapshot) stream(ctx context.Context, what string, each func(scanner) error, query string, args ...any) error {
-	rows, err := s.tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return unavailable("cannot read "+what, err)
-	}
-	defer func() { _ = rows.Close() }() // its error is rows.Err's
-	for rows.Next() {
-		if err := each(rows); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return unavailable("cannot read "+what, err)
-	}
-	return nil
+func (s *Snapshot) stream(ctx context.Context, what string, scan func(scanner) error, query string, args ...any) error {
+	return each(ctx, s.tx, "cannot read "+what, scan, query, args...)
 }
 
 // overlapping calls each with every batch that may list something of the range.

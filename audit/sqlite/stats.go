@@ -39,9 +39,8 @@ func countSome(ctx context.Context, tx *sql.Tx) error {
 	}
 	tally := make(audit.Tally)
 	last := counted
-	if _, err = collect(ctx, tx, "cannot count checks", func(row scanner) (_ struct{}, err error) {
-		return struct{}{}, tallyRow(row, tally, &last)
-	}, "SELECT check_id, policy_id, decision, rowid FROM checks WHERE rowid > ? ORDER BY rowid LIMIT ?", counted, countedAtOnce); err != nil {
+	if err = each(ctx, tx, "cannot count checks", func(row scanner) error { return tallyRow(row, tally, &last) },
+		"SELECT check_id, policy_id, decision, rowid FROM checks WHERE rowid > ? ORDER BY rowid LIMIT ?", counted, countedAtOnce); err != nil {
 		return err
 	}
 	for key, c := range tally {
@@ -98,9 +97,8 @@ func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.Ch
 		w.in("policy_id", q.Policies())
 	}
 	var number int64
-	_, err = collect(ctx, tx, doing, func(row scanner) (_ struct{}, err error) {
-		return struct{}{}, tallyRow(row, tally, &number)
-	}, "SELECT check_id, policy_id, decision, rowid FROM checks"+w.text, w.args...)
+	err = each(ctx, tx, doing, func(row scanner) error { return tallyRow(row, tally, &number) },
+		"SELECT check_id, policy_id, decision, rowid FROM checks"+w.text, w.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +113,13 @@ func addCounted(ctx context.Context, tx *sql.Tx, q *audit.CountQuery, tally audi
 	}
 	w := where{text: " WHERE minute >= ? AND minute < ?", args: []any{q.From.Unix() / 60, q.Until.Unix() / 60}}
 	w.in("policy_id", policies)
-	_, err := collect(ctx, tx, "cannot count checks", func(row scanner) (_ struct{}, err error) {
+	err := each(ctx, tx, "cannot count checks", func(row scanner) error {
 		var key audit.CountKey
 		var c audit.CheckCount
-		err = row.Scan(&key.PolicyID, &key.Minute, &c.Of[spend.Allow], &c.Of[spend.Escalate], &c.Of[spend.Block])
+		err := row.Scan(&key.PolicyID, &key.Minute, &c.Of[spend.Allow], &c.Of[spend.Escalate], &c.Of[spend.Block])
 		c.Start = time.Unix(key.Minute*60, 0).UTC()
 		tally[key] = &c
-		return struct{}{}, err
+		return err
 	}, "SELECT policy_id, minute, allows, escalations, blocks FROM check_counts"+w.text, w.args...)
 	return err
 }

@@ -164,12 +164,12 @@ func (s *Store) Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, err
 func (s *Store) CheckIDsByKey(ctx context.Context, keyHashes []spend.Hash) (map[spend.Hash]spend.ID, error) {
 	found := make(map[spend.Hash]spend.ID, len(keyHashes))
 	query := "SELECT key_hash, check_id FROM idempotency_keys WHERE key_hash IN (" + marks(len(keyHashes)) + ") AND expires_at > ?"
-	_, err := collect(ctx, s.reader, "cannot look up idempotency keys", func(row scanner) (_ struct{}, err error) {
+	err := each(ctx, s.reader, "cannot look up idempotency keys", func(row scanner) error {
 		var hash spend.Hash
 		var id spend.ID
-		err = row.Scan(blob(hash[:]), blob(id[:]))
+		err := row.Scan(blob(hash[:]), blob(id[:]))
 		found[hash] = id
-		return struct{}{}, err
+		return err
 	}, query, append(hashArgs(keyHashes), time.Now().UnixMilli())...)
 	return found, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/audit/verify"
 )
 
@@ -30,10 +31,7 @@ func TestWhileNodesWrite(t *testing.T) {
 			}
 		})
 	}
-	epoch, err := tr.store.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(t.Context()))(t)
 	for range 3 {
 		chainID := spend.NewID(time.Now())
 		again(func() {

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestTamperedPayments: every payment follows from what is recorded of it (S84).
@@ -24,9 +25,7 @@ func TestTamperedPayments(t *testing.T) {
 	p, withdrawn := all[0], all[len(all)-1].asked
 	row := " WHERE payment_key = '" + p.Key + "'"
 	var next int
-	if err := tr.conn.QueryRow(t.Context(), "SELECT generation + 1 FROM config").Scan(&next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.conn.QueryRow(t.Context(), "SELECT generation + 1 FROM config").Scan(&next))
 	change := fmt.Sprintf("inserted change %d of the configuration", next)
 	other := strings.Repeat("00112233445566778899aabbccddeeff", 2)
 	shown, moved := spend.PrefixCheck+p.Current.Text(""), p.Current.Text("")[:20]+other[:12]

@@ -9,6 +9,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // redemptionTrail is a trail whose checks a gateway redeems.
@@ -25,10 +26,7 @@ func newRedemptionTrail(t *testing.T) *redemptionTrail {
 func newRedemptionTrailIn(t *testing.T, in *trail) *redemptionTrail {
 	t.Helper()
 	tr := &redemptionTrail{trail: in}
-	epoch, err := tr.store.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	epoch := must.Get(tr.store.Epoch(t.Context()))(t)
 	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	p := &audit.Policy{PolicyID: "paid", Name: "p", Rules: "[]", Redeem: spend.RedeemTerms{Required: true, WithinMinutes: 20}}
 	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))

@@ -317,9 +317,7 @@ func TestDetachWhatIsProved(t *testing.T) {
 	statement(t, o.url, "ALTER TABLE "+part+" DISABLE TRIGGER ALL")
 	change := func(agent string) {
 		conn := connect(t, o.url)
-		if _, err := conn.Exec(t.Context(), "UPDATE "+part+" SET agent_id = $2 WHERE check_id = $1", [16]byte(victim.ID), agent); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Exec(t.Context(), "UPDATE "+part+" SET agent_id = $2 WHERE check_id = $1", [16]byte(victim.ID), agent))(t)
 	}
 	change("somebody else")
 	statement(t, o.url, "ALTER TABLE "+part+" ENABLE TRIGGER ALL")

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestHeadsAt reads the heads that chains have at earlier numbers. Folded batches have the same
@@ -19,9 +20,7 @@ func TestHeadsAt(t *testing.T) {
 	l := newLongChain(t)
 	p := &audit.Policy{PolicyID: "p", Name: "P", Rules: "[]"}
 	for range 2 {
-		if err := l.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, l.first); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, l.first))
 	}
 	rows, _ := l.Reads.Query(t.Context(), "SELECT chain_id, seq, head FROM batches WHERE chain_id = $1 ORDER BY seq", [16]byte(l.fence.Node))
 	then := chain.Heads{ChangeSeq: 1}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestDetachKilled kills the process between each two steps that write. The day is then
@@ -45,9 +46,7 @@ func TestDetachKilled(t *testing.T) {
 func leaveHalf(t *testing.T, dir, name string) {
 	t.Helper()
 	for _, suffix := range []string{".jsonl.gz", ".jsonl.gz.part", ".manifest.json.part"} {
-		if err := os.WriteFile(filepath.Join(dir, name+suffix), []byte("half a file"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name+suffix), []byte("half a file"), 0o600))
 	}
 }
 
