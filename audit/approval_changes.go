@@ -1,12 +1,9 @@
 package audit
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"time"
-
-	"spendgate/audit/spend"
 )
 
 // Follow applies the changes of the approval, which are in their order.
@@ -52,16 +49,20 @@ func ReopeningKeys(details string) []string {
 	return kept.Keys
 }
 
+// decisionDetails is the record of a decision.
+type decisionDetails struct {
+	ActionHash string   `json:"action_hash"`
+	Completes  bool     `json:"completes,omitempty"`
+	Email      string   `json:"email,omitempty"`
+	Groups     []string `json:"groups,omitempty"`
+	Name       string   `json:"name,omitempty"`
+	Note       string   `json:"note,omitempty"`
+	Owner      string   `json:"owner,omitempty"`
+}
+
 // decisionOf returns the person's decision that a change records.
 func decisionOf(c *Change) *ApprovalDecision {
-	var kept struct {
-		Note      string   `json:"note"`
-		Owner     string   `json:"owner"`
-		Groups    []string `json:"groups"`
-		Completes bool     `json:"completes"`
-		Name      string   `json:"name"`
-		Email     string   `json:"email"`
-	}
+	var kept decisionDetails
 	_ = json.Unmarshal([]byte(c.Details), &kept) // a record that cannot be read has no note
 	return &ApprovalDecision{
 		Approves: c.Kind == ApprovalGiven, KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: kept.Owner, Note: kept.Note, At: c.At,
@@ -72,9 +73,5 @@ func decisionOf(c *Change) *ApprovalDecision {
 // ChangeOfReopening returns the record that what these keys approved counts no more (S92), without its head. PostgreSQL
 // makes its own (reopen_approval).
 func ChangeOfReopening(a *Approval, keyIDs []string, by Actor, at time.Time) Change {
-	hash := a.Check.Approval.ActionHash
-	details := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": a.Status, "keys": keyIDs}
-	return newChange(Change{
-		Kind: ApprovalReopening, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
-	}, details)
+	return a.change(ApprovalReopening, by, at, map[string]any{"was": a.Status, "keys": keyIDs})
 }

@@ -298,28 +298,16 @@ func ChangeOfApproval(d *ApprovalDecisionRequest, at time.Time) Change {
 	if d.Approves {
 		kind = ApprovalGiven
 	}
-	details := map[string]any{"action_hash": hex.EncodeToString(d.ActionHash[:])}
-	if d.Note != "" {
-		details["note"] = d.Note
-	}
-	if d.Owner != "" {
-		details["owner"] = d.Owner
-	}
-	if d.Name != "" {
-		details["name"] = d.Name
-	}
-	if d.Email != "" {
-		details["email"] = d.Email
-	}
-	if len(d.Groups) > 0 {
-		details["groups"] = d.Groups
-	}
-	if d.Completes {
-		details["completes"] = true
-	}
 	return newChange(Change{
 		Kind: kind, Subject: d.ApprovalID.Text(spend.PrefixApproval), By: d.By, At: at, Hash: d.ActionHash,
-	}, details)
+	}, decisionDetails{hex.EncodeToString(d.ActionHash[:]), d.Completes, d.Email, d.Groups, d.Name, d.Note, d.Owner})
+}
+
+// change returns the record of a change of the approval that is no decision, without its head.
+func (a *Approval) change(kind ChangeKind, by Actor, at time.Time, details map[string]any) Change {
+	hash := a.Check.Approval.ActionHash
+	details["action_hash"] = hex.EncodeToString(hash[:])
+	return newChange(Change{Kind: kind, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash}, details)
 }
 
 // Expirer returns the actor of expiries.
@@ -332,24 +320,16 @@ func ChangeOfExpiry(a *Approval, at time.Time, restored bool) Change {
 	if !a.ApprovedAt.IsZero() {
 		was = ApprovalApproved
 	}
-	hash := a.Check.Approval.ActionHash
-	details, by := map[string]any{"action_hash": hex.EncodeToString(hash[:]), "was": was}, Expirer()
+	details, by := map[string]any{"was": was}, Expirer()
 	if restored {
 		details["restored"], by = true, Restorer()
 	}
-	return newChange(Change{
-		Kind: ApprovalExpiry, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
-	}, details)
+	return a.change(ApprovalExpiry, by, at, details)
 }
 
 // ChangeOfWithdrawal returns the record that an approval, pending or approved, of a payment is withdrawn, without its
 // head. PostgreSQL makes its own (withdraw_approvals).
 func ChangeOfWithdrawal(a *Approval, by Actor, at time.Time) Change {
-	hash, payment := a.Check.Approval.ActionHash, a.Check.PaymentHash()
-	details := map[string]any{
-		"action_hash": hex.EncodeToString(hash[:]), "was": a.Status, "payment": hex.EncodeToString(payment[:]),
-	}
-	return newChange(Change{
-		Kind: ApprovalWithdrawal, Subject: a.Check.ID.Text(spend.PrefixApproval), By: by, At: at, Hash: hash,
-	}, details)
+	payment := a.Check.PaymentHash()
+	return a.change(ApprovalWithdrawal, by, at, map[string]any{"was": a.Status, "payment": hex.EncodeToString(payment[:])})
 }

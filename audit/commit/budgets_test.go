@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/bench/must"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // A check is refused only because of recorded amounts, not of amounts that other checks of its

@@ -66,6 +66,14 @@ func list[T any](name string, value func(*T) any) column[T] {
 	}}
 }
 
+// told returns the text of something; empty without it.
+func told[T any](of *T, text func(*T) string) string {
+	if of == nil {
+		return ""
+	}
+	return text(of)
+}
+
 // jsonText returns the JSON of a value that always has one, without escaping more than it must.
 func jsonText(value any) string {
 	var b strings.Builder
@@ -113,6 +121,9 @@ func checkColumns() []column[row] {
 	decision := func(name string, value func(*spend.Decision) string) column[row] {
 		return textual(name, func(r *row) string { return value(&r.check.Decision) })
 	}
+	payment := func(value func(*spend.CheckPayment) string) func(*row) string {
+		return func(r *row) string { return told(r.check.Payment, value) }
+	}
 	return []column[row]{
 		textual("check_id", func(r *row) string { return r.check.ID.Text(spend.PrefixCheck) }),
 		textual("timestamp", func(r *row) string { return stamp(r.check.Timestamp()) }),
@@ -127,18 +138,8 @@ func checkColumns() []column[row] {
 		action("merchant_or_vendor", func(a *spend.Action) string { return a.MerchantOrVendor }),
 		action("reason_text", func(a *spend.Action) string { return a.ReasonText }),
 		action("idempotency_key", func(a *spend.Action) string { return a.IdempotencyKey }),
-		textual("payment_key", func(r *row) string {
-			if r.check.Payment == nil {
-				return ""
-			}
-			return r.check.Payment.Key
-		}),
-		number("payment_attempt", func(r *row) string {
-			if r.check.Payment == nil {
-				return ""
-			}
-			return strconv.Itoa(r.check.Payment.Attempt)
-		}),
+		textual("payment_key", payment(func(p *spend.CheckPayment) string { return p.Key })),
+		number("payment_attempt", payment(func(p *spend.CheckPayment) string { return strconv.Itoa(p.Attempt) })),
 		{"metadata", func(r *row) cell {
 			s := r.check.Action.Metadata.JSON
 			return cell{text: s, kind: object, absent: s == ""}
@@ -236,10 +237,7 @@ func approvalColumns() []column[row] {
 		textual("approval_id", func(r *row) string { return idText(r.approvalID(), spend.PrefixApproval) }),
 		textual("approval_status", (*row).approvalStatus),
 		number("approvers_required", func(r *row) string {
-			if r.check.Approval == nil {
-				return ""
-			}
-			return strconv.Itoa(r.check.Approval.Required)
+			return told(r.check.Approval, func(a *spend.ApprovalRequest) string { return strconv.Itoa(a.Required) })
 		}),
 		list("groups_required", func(r *row) any {
 			if r.check.Approval == nil {
@@ -295,52 +293,37 @@ func (r *row) approvalStatus() string {
 }
 
 func outcomeColumns() []column[row] {
-	last := func(name string, value func(*spend.Outcome) string) column[row] {
-		return textual(name, func(r *row) string {
-			if o := r.course.Last(); o != nil {
-				return value(o)
-			}
-			return ""
-		})
+	last := func(value func(*spend.Outcome) string) func(*row) string {
+		return func(r *row) string { return told(r.course.Last(), value) }
 	}
 	step := func(name string, of func(*spend.Course) *spend.Outcome, value func(*spend.Outcome) string) column[row] {
-		return textual(name, func(r *row) string {
-			if o := of(&r.course); o != nil {
-				return value(o)
-			}
-			return ""
-		})
+		return textual(name, func(r *row) string { return told(of(&r.course), value) })
 	}
 	redeemed := func(c *spend.Course) *spend.Outcome { return c.Redeemed }
 	taken := func(c *spend.Course) *spend.Outcome { return c.Taken }
 	doubt := func(c *spend.Course) *spend.Outcome { return c.Doubt }
 	at := func(o *spend.Outcome) string { return stamp(o.ID.Time()) }
 	return []column[row]{
-		last("outcome", func(o *spend.Outcome) string { return string(o.Status) }),
-		number("outcome_report", func(r *row) string {
-			if o := r.course.Last(); o != nil {
-				return strconv.Itoa(o.Number)
+		textual("outcome", last(func(o *spend.Outcome) string { return string(o.Status) })),
+		number("outcome_report", last(func(o *spend.Outcome) string { return strconv.Itoa(o.Number) })),
+		number("outcome_amount", last(func(o *spend.Outcome) string {
+			if o.Status != spend.Executed {
+				return ""
 			}
-			return ""
-		}),
-		number("outcome_amount", func(r *row) string {
-			if o := r.course.Last(); o != nil && o.Status == spend.Executed {
-				return o.Amount.String()
-			}
-			return ""
-		}),
-		last("outcome_release", func(o *spend.Outcome) string { return string(o.Release) }),
-		last("outcome_flag", func(o *spend.Outcome) string { return string(o.Excess) }),
+			return o.Amount.String()
+		})),
+		textual("outcome_release", last(func(o *spend.Outcome) string { return string(o.Release) })),
+		textual("outcome_flag", last(func(o *spend.Outcome) string { return string(o.Excess) })),
 		list("payment_flags", func(r *row) any {
 			if o := r.course.Last(); o != nil {
 				return o.Payment.Flags
 			}
 			return []spend.Flag(nil)
 		}),
-		last("outcome_reference", func(o *spend.Outcome) string { return o.Reference }),
-		last("outcome_note", func(o *spend.Outcome) string { return o.Note }),
-		last("outcome_principal", (*spend.Outcome).Reporter),
-		last("outcome_at", at),
+		textual("outcome_reference", last(func(o *spend.Outcome) string { return o.Reference })),
+		textual("outcome_note", last(func(o *spend.Outcome) string { return o.Note })),
+		textual("outcome_principal", last((*spend.Outcome).Reporter)),
+		textual("outcome_at", last(at)),
 		list("reports", func(r *row) any { return reports(r.course.Reports) }),
 		step("redemption_id", redeemed, func(o *spend.Outcome) string { return o.ID.Text(spend.PrefixRedemption) }),
 		step("redeemed_at", redeemed, at),

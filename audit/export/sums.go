@@ -72,17 +72,9 @@ func sumColumns() []column[Sum] {
 		number("amount_unapproved", func(s *Sum) string { return s.amount(s.Unapproved) }),
 		number("window_checks", budget(func(s *Sum) string { return strconv.FormatInt(s.WindowChecks, 10) })),
 		number("window_amount", budget(func(s *Sum) string { return s.amount(s.WindowAmount) })),
-		number("limit", func(s *Sum) string {
-			if s.Limit == nil {
-				return ""
-			}
-			return s.Limit.String()
-		}),
+		number("limit", func(s *Sum) string { return told(s.Limit, (*spend.Total).String) }),
 		number("max_count", func(s *Sum) string {
-			if s.MaxCount == nil {
-				return ""
-			}
-			return strconv.FormatInt(*s.MaxCount, 10)
+			return told(s.MaxCount, func(n *int64) string { return strconv.FormatInt(*n, 10) })
 		}),
 		number("granted", func(s *Sum) string {
 			if s.Granted.Used.IsZero() {
@@ -323,7 +315,7 @@ func (s *summing) hold(ch *spend.Charge, u spend.Usage) {
 		return h
 	}
 	one := at(ch.Counter)
-	one.Usage, one.granted = plus(one.Usage, u), most(one.granted, ch.Granted)
+	one.Usage, one.granted = one.Usage.Add(u), most(one.granted, ch.Granted)
 	if ch.Counter.BucketMS == 0 {
 		return
 	}
@@ -332,7 +324,7 @@ func (s *summing) hold(ch *spend.Charge, u spend.Usage) {
 	now, granted, bucket := spend.Usage{}, spend.Usage{}, ch.Counter
 	for range spend.RollingBuckets + 1 {
 		if h := s.windows[bucket]; h != nil {
-			now, granted = plus(now, h.Usage), most(granted, h.granted)
+			now, granted = now.Add(h.Usage), most(granted, h.granted)
 		}
 		bucket.StartMS -= bucket.BucketMS
 	}
@@ -347,10 +339,6 @@ func most(a, b spend.Usage) spend.Usage {
 	}
 	a.Count = max(a.Count, b.Count)
 	return a
-}
-
-func plus(a, b spend.Usage) spend.Usage {
-	return spend.Usage{Used: a.Used.Plus(b.Used), Count: a.Count + b.Count}
 }
 
 // endDay writes the lines of the day, and drops the windows that have ended.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"spendgate/audit/audittest"
-	"spendgate/bench/must"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestHorizonAfterAWrongClock runs the statement of the runbook: it lowers the

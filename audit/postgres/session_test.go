@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"spendgate/audit"
-	"spendgate/bench/must"
 	"spendgate/audit/audittest"
+	"spendgate/bench/must"
 )
 
 // TestOutcome plays the answers that a server may give to a commit before the connection ends. A

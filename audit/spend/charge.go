@@ -109,6 +109,9 @@ type Usage struct {
 	Count int64
 }
 
+// Add returns the sum of both.
+func (u Usage) Add(other Usage) Usage { return Usage{u.Used.Plus(other.Used), u.Count + other.Count} }
+
 // Plus returns the usage with the charge taken.
 func (u Usage) Plus(c *Charge) Usage {
 	return Usage{u.Used.Plus(c.Amount.Total()), u.Count + 1}

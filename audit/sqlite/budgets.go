@@ -202,7 +202,7 @@ func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window sp
 		var start int64
 		var u spend.Usage
 		err := row.Scan(&start, parse(&u.Used, spend.ParseTotal), &u.Count)
-		window = spend.Usage{Used: window.Used.Plus(u.Used), Count: window.Count + u.Count}
+		window = window.Add(u)
 		if start == c.StartMS {
 			own = u
 		}
@@ -261,7 +261,7 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 		for _, part := range parts {
 			used, wrong := spend.ParseTotal(part.Used)
 			err = errors.Join(err, wrong)
-			subject.Used, subject.Count = subject.Used.Plus(used), subject.Count+part.Count
+			subject.Usage = subject.Add(spend.Usage{Used: used, Count: part.Count})
 		}
 		return subject, err
 	}, "SELECT subject, min(start_ms), json_group_array(json_object('used', used, 'count', count)) FROM budget_counters WHERE "+w.text+

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"spendgate/audit"
-	"spendgate/bench/must"
 	"spendgate/audit/audittest"
+	"spendgate/bench/must"
 )
 
 // G13, G14, G16.

@@ -133,32 +133,20 @@ func (s *slice) approval(fields [][]byte, intact bool) {
 }
 
 // ruling notes a change of an approval.
-func (w *changeWalk) ruling(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	const keyID, principal = 5, 6 // among chain.Changes
-	said := saidIn(fields[changeDetails])
-	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject],
-		ruling{
-			c.Seq, c.Kind,
-			audit.Party{KeyID: string(fields[keyID]), Principal: string(fields[principal]), Owner: member[string](said, "owner")},
-			c.At, c.Hash,
-			said.groups(), member[bool](said, "completes"), member[bool](said, "restored"), audit.ReopeningKeys(string(fields[changeDetails])),
-		})
-	return nil
+func (w *changeWalk) ruling(c Change) {
+	said := saidIn(c.Details)
+	by := audit.Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: member[string](said, "owner")}
+	w.approvals.rulings[c.Subject] = append(w.approvals.rulings[c.Subject], ruling{
+		c.Seq, c.Kind, by, c.At, c.Hash,
+		said.groups(), member[bool](said, "completes"), member[bool](said, "restored"), audit.ReopeningKeys(c.Details),
+	})
 }
 
 // behind notes the party behind a key from a change of the key on.
-func (w *changeWalk) behind(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	said := saidIn(fields[changeDetails])
+func (w *changeWalk) behind(c Change) {
+	said := saidIn(c.Details)
 	by := audit.Party{KeyID: c.Subject, Principal: member[string](said, "principal"), Owner: member[string](said, "owner")}
-	grants, _ := spend.ParseGrants(string(fields[changeDetails])) // what cannot be read permits nothing
+	grants, _ := spend.ParseGrants(c.Details) // what cannot be read permits nothing
 	before, _ := w.approvals.standing(c.Subject, c.Seq)
 	granterSince := before.granterSince
 	if member[bool](said, "granter") {
@@ -172,7 +160,6 @@ func (w *changeWalk) behind(c Change) error {
 		}
 		w.keyStops[c.Subject] = append(w.keyStops[c.Subject], c.Seq)
 	}
-	return nil
 }
 
 // standing returns the party behind a key when a change was made.

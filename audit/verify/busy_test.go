@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
-	"spendgate/bench/must"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestWhileNodesWrite finds nothing while commits go on in many chains, policies

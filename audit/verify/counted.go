@@ -2,9 +2,6 @@ package verify
 
 import (
 	"cmp"
-	"encoding/gob"
-	"errors"
-	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -34,12 +31,11 @@ type counted struct {
 	EndMS, FirstEndMS         int64 // the latest and the earliest
 	Count                     int64
 	Versions                  []byVersion // of the policy, in their order since each change of grants
-
-	used spend.Total
+	Used                      spend.Total
 }
 
 func (c *counted) plus(other *counted) {
-	c.used, c.Count = c.used.Plus(other.used), c.Count+other.Count
+	c.Used, c.Count = c.Used.Plus(other.Used), c.Count+other.Count
 	c.BeginMS = min(c.BeginMS, other.BeginMS)
 	c.EndMS, c.FirstEndMS = max(c.EndMS, other.EndMS), min(c.FirstEndMS, other.FirstEndMS)
 	for _, by := range other.Versions {
@@ -47,7 +43,7 @@ func (c *counted) plus(other *counted) {
 		if !is {
 			c.Versions = slices.Insert(c.Versions, i, byVersion{By: by.By})
 		}
-		c.Versions[i].All, c.Versions[i].Held = c.Versions[i].All.plus(by.All), c.Versions[i].Held.plus(by.Held)
+		c.Versions[i].All, c.Versions[i].Held = c.Versions[i].All.Add(by.All), c.Versions[i].Held.Add(by.Held)
 	}
 }
 
@@ -56,12 +52,12 @@ type judgedBy struct {
 	Phase   int64 // the last change of the counter's grants
 	Version int
 	Raised  int64 // the last change of the open ones
-	Granted low
+	Granted spend.Usage
 }
 
 // grants notes what grants gave.
 func (j *judgedBy) grants(g audit.Given) {
-	j.Phase, j.Raised, j.Granted = g.Phase, g.Raised, low{Count: g.Count, used: g.Used}
+	j.Phase, j.Raised, j.Granted = g.Phase, g.Raised, g.Usage
 }
 
 // limit returns the limits; false if the version is missing.
@@ -70,39 +66,31 @@ func (j *judgedBy) limit(of *terms) (limit, bool) {
 	if i < 0 {
 		return limit{}, false
 	}
-	return of.versions[i].with(spend.Usage{Used: j.Granted.used, Count: j.Granted.Count}), true
+	return of.versions[i].with(j.Granted), true
 }
 
 // byVersion is the least that checks took which had the same limits.
 type byVersion struct {
 	By   judgedBy
-	All  low
-	Held low // what counts against the version's limit: unaltered checks without an approval (S47)
-}
-
-// low is a least amount and number.
-type low struct {
-	Count int64
-	Used  string // only in the file
-	used  spend.Total
-}
-
-func (l low) plus(other low) low {
-	return low{Count: l.Count + other.Count, used: l.used.Plus(other.used)}
+	All  spend.Usage
+	Held spend.Usage // what counts against the version's limit: unaltered checks without an approval (S47)
 }
 
 func (b byVersion) compare(other judgedBy) int {
 	return cmp.Or(cmp.Compare(b.By.Phase, other.Phase), cmp.Compare(b.By.Version, other.Version), cmp.Compare(b.By.Raised, other.Raised),
-		cmp.Compare(b.By.Granted.Count, other.Granted.Count), b.By.Granted.used.Cmp(other.Granted.used))
+		cmp.Compare(b.By.Granted.Count, other.Granted.Count), b.By.Granted.Used.Cmp(other.Granted.Used))
 }
 
-// counts add charges up. Beyond a limit of counters they are kept in a temporary file.
+// counts add charges up.
 type counts struct {
-	runs
-	most int
-
+	runs[*counted]
 	mu     sync.Mutex
 	memory map[counterKey]*counted
+}
+
+func countsOf(most int) counts {
+	compare := func(a, b *counted) int { return a.compare(b.counterKey) }
+	return counts{runs: runs[*counted]{form: jsonForm(compare), most: most}, memory: make(map[counterKey]*counted)}
 }
 
 // take adds what a check took from a counter, as outcomes corrected it: none gives back more. held
@@ -115,10 +103,10 @@ func (s *counts) take(policyID string, judged judgedBy, c *spend.Charge, became 
 		Versions: []byVersion{{By: judged}},
 	}
 	all := &one.Versions[0].All
-	if all.used, all.Count = least(c, became); held {
+	if all.Used, all.Count = least(c, became); held {
 		one.Versions[0].Held = *all
 	}
-	one.used, _ = c.Amount.Total().Plus(by.Over).Minus(by.Back)
+	one.Used, _ = c.Amount.Total().Plus(by.Over).Minus(by.Back)
 	return s.add(one)
 }
 
@@ -130,71 +118,19 @@ func (s *counts) add(one *counted) error {
 		known.plus(one)
 		return nil
 	}
-	if s.memory == nil {
-		s.memory = make(map[counterKey]*counted)
-	}
-	s.memory[key] = one
-	if len(s.memory) < s.most {
+	if s.memory[key] = one; len(s.memory) < s.most {
 		return nil
 	}
-	err := s.spill(func(w io.Writer) error {
-		encoder := gob.NewEncoder(w)
-		for _, c := range s.sorted() {
-			for i := range c.Versions {
-				of := &c.Versions[i]
-				of.All.Used, of.Held.Used, of.By.Granted.Used = of.All.used.String(), of.Held.used.String(), of.By.Granted.used.String()
-			}
-			if err := encoder.Encode(spilled{c.counterKey, *c, c.used.String()}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := s.spill(slices.Collect(maps.Values(s.memory)))
 	clear(s.memory)
 	return err
-}
-
-// spilled is the form of a counted in the file.
-type spilled struct {
-	Key     counterKey
-	Counted counted
-	Used    string
-}
-
-func (s *counts) sorted() []*counted {
-	return slices.SortedFunc(maps.Values(s.memory), compareCounted)
-}
-
-func compareCounted(a, b *counted) int { return a.compare(b.counterKey) }
-
-// readCounted reads a run of the file.
-func readCounted(r io.Reader) func() (*counted, error) {
-	decoder := gob.NewDecoder(r)
-	return func() (*counted, error) {
-		var one spilled
-		if err := decoder.Decode(&one); err != nil {
-			return nil, err
-		}
-		c := &one.Counted
-		c.counterKey = one.Key
-		var err error
-		c.used, err = spend.ParseTotal(one.Used)
-		for i := range c.Versions {
-			for _, of := range []*low{&c.Versions[i].All, &c.Versions[i].Held, &c.Versions[i].By.Granted} {
-				var wrong error
-				of.used, wrong = spend.ParseTotal(of.Used)
-				err = errors.Join(err, wrong)
-			}
-		}
-		return c, err
-	}
 }
 
 // all returns every counter once, sorted.
 func (s *counts) all() iter.Seq2[*counted, error] {
 	return func(yield func(*counted, error) bool) {
 		var sum *counted
-		for c, err := range merged(&s.runs, readCounted, s.sorted(), compareCounted) {
+		for c, err := range s.merged(slices.Collect(maps.Values(s.memory))) {
 			if err != nil {
 				yield(nil, err)
 				return

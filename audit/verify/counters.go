@@ -144,7 +144,7 @@ func (v *verifier) counters(ctx context.Context) error {
 // removedCounter names a counter whose row is missing.
 func (v *verifier) removedCounter(c *counted) {
 	if !v.ended(c.FirstEndMS-mayMove(c.FirstEndMS, c.BucketMS)) && v.within(c.BeginMS, c.windowEnd()) {
-		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.used, c.Count, windowText(c.BeginMS, c.windowEnd()))
+		v.tally.find(Removed, counterName(c), "recorded checks took %s, %d of them%s", c.Used, c.Count, windowText(c.BeginMS, c.windowEnd()))
 	}
 }
 
@@ -184,9 +184,9 @@ func (v *verifier) counter(c *Counter, recorded *counted) {
 	case recorded == nil && !v.fitsUnused(c):
 		v.tally.find(Altered, counterName(stored), "it counts nothing, and is noted as another counter, agent or bucket, or with another end")
 	case recorded == nil:
-	case err != nil || used != recorded.used || c.Count != recorded.Count:
+	case err != nil || used != recorded.Used || c.Count != recorded.Count:
 		v.tally.find(Altered, counterName(recorded), "it holds %s of %d checks%s; the recorded checks took %s, %d of them",
-			c.Used, c.Count, windowText(begin, end), recorded.used, recorded.Count)
+			c.Used, c.Count, windowText(begin, end), recorded.Used, recorded.Count)
 	case counterName(stored) != counterName(recorded) || c.BucketMS != recorded.BucketMS:
 		v.tally.find(Altered, counterName(recorded), "it is noted as %s, with buckets of %d ms; the recorded checks have %d", counterName(stored),
 			c.BucketMS, recorded.BucketMS)

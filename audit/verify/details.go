@@ -11,8 +11,8 @@ type said map[string]json.RawMessage
 
 // saidIn parses a text; the result is nil if it is not a JSON object. Details of changes that are
 // not objects have a finding of their own.
-func saidIn(text []byte) (s said) {
-	_ = json.Unmarshal(text, &s)
+func saidIn[T string | json.RawMessage](text T) (s said) {
+	_ = json.Unmarshal([]byte(text), &s)
 	return s
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -49,22 +48,17 @@ type keptFeed struct {
 
 // eventsRemoved notes a change that records removed events. No node makes one for events that were
 // not old enough then.
-func (w *changeWalk) eventsRemoved(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	removal, unread := audit.ParseEventsRemoval(string(fields[changeDetails]))
+func (w *changeWalk) eventsRemoved(c Change) {
+	removal, unread := audit.ParseEventsRemoval(c.Details)
 	before, malformed := removal.Cutoff()
 	f := &w.feed
 	fits := unread == nil && malformed == nil && c.Subject == audit.EventsSubject
 	follows := removal.UpTo > f.upTo && removal.Count > 0 && !before.Before(f.before)
 	if !fits || !follows || before.After(c.At.Add(lateCommit-audit.LeastEventsKept)) {
 		w.tally.find(Inserted, changeName(c.Seq), "it says that events were removed which are kept longer, or were removed already")
-		return nil
+		return
 	}
 	f.upTo, f.before, f.removed = removal.UpTo, before, f.removed+removal.Count
-	return nil
 }
 
 // lostAtMost bounds the numbers that a promoted standby skips (E11 in docs/internals/events.md).

@@ -50,19 +50,19 @@ func (v *verifier) exceeds(window []*counted) bool {
 		limits[n], _ = by.By.limit(of)
 	}
 	for _, most := range limits {
-		var within [2]low // by amount, and by number
+		var within [2]spend.Usage // by amount, and by number
 		for n, by := range sum.Versions {
 			if l := limits[n].used; l != nil && most.used != nil && l.Cmp(*most.used) <= 0 {
-				within[0] = within[0].plus(by.Held)
+				within[0] = within[0].Add(by.Held)
 			}
 			if l := limits[n].count; l != nil && most.count != nil && *l <= *most.count {
-				within[1] = within[1].plus(by.Held)
+				within[1] = within[1].Add(by.Held)
 			}
 		}
 		switch {
-		case most.used != nil && within[0].used.Cmp(*most.used) > 0:
+		case most.used != nil && within[0].Used.Cmp(*most.used) > 0:
 			v.tally.find(Inserted, "excess of "+counterName(c),
-				"checks without an approval took %s at least, and the versions and grants that judged them allow %s at most", within[0].used, most.used)
+				"checks without an approval took %s at least, and the versions and grants that judged them allow %s at most", within[0].Used, most.used)
 			return true
 		case most.count != nil && within[1].Count > *most.count:
 			v.tally.find(Inserted, "excess of "+counterName(c),

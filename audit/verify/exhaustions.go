@@ -146,12 +146,12 @@ func (v *verifier) exhaustions(ctx context.Context) error {
 	var noted []notice // of the counter at which recorded is
 	missing := func(c *counted) {
 		if v.unnoted(c, spend.Exhausted, noted) {
-			v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.used, c.Count)
+			v.tally.find(Removed, "exhaustion of "+counterName(c), "the recorded checks took %s, %d of them", c.Used, c.Count)
 		}
 		for _, percent := range v.notified(c) {
 			if v.unnoted(c, percent, noted) {
 				v.tally.find(Removed, fmt.Sprintf("notice of %d %% of %s", percent, counterName(c)), "the recorded checks took %s, %d of them",
-					c.used, c.Count)
+					c.Used, c.Count)
 			}
 		}
 		noted = nil
@@ -278,9 +278,9 @@ func (v *verifier) unnoted(c *counted, percent int, noted []notice) bool {
 	if c.BucketMS != 0 || of == nil || v.odd[c.PolicyID] {
 		return false
 	}
-	var taken low
+	var taken spend.Usage
 	for n, by := range c.Versions {
-		taken = taken.plus(by.All)
+		taken = taken.Add(by.All)
 		newest := by.By.Version
 		if n+1 < len(c.Versions) && c.Versions[n+1].By.Phase == by.By.Phase {
 			newest = c.Versions[n+1].By.Version
@@ -299,7 +299,7 @@ func (v *verifier) unnoted(c *counted, percent int, noted []notice) bool {
 				return n.percent == percent && (percent != spend.Exhausted || n.nth == meant.By.Raised)
 			})
 		}
-		if !told && most.part(percent).reached(taken.used, taken.Count) {
+		if !told && most.part(percent).reached(taken.Used, taken.Count) {
 			return true
 		}
 	}

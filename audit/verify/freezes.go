@@ -36,14 +36,10 @@ func (f *frozenTime) covers(at time.Time, stops int64) bool {
 }
 
 // freeze follows the changes of freezes.
-func (w *changeWalk) freeze(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
+func (w *changeWalk) freeze(c Change) {
+	f, err := audit.FreezeOf(&c.Change)
 	if err != nil {
-		return err
-	}
-	f, err := audit.FreezeOf(&audit.Change{Subject: c.Subject, Details: string(fields[changeDetails])})
-	if err != nil {
-		return nil //nolint:nilerr // its head, or what it says, is named
+		return // its head, or what it says, is named
 	}
 	switch c.Kind {
 	case audit.FreezeCreated:
@@ -59,7 +55,6 @@ func (w *changeWalk) freeze(c Change) error {
 		}
 	default:
 	}
-	return nil
 }
 
 // frozen returns the freeze that stopped the current row's action of these people at that time, where the last stop by which it was

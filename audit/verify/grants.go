@@ -24,16 +24,9 @@ type stop struct {
 }
 
 // grant follows the changes of grants, and names those that could not have been made, which count for nothing.
-func (w *changeWalk) grant(c Change) error {
+func (w *changeWalk) grant(c Change) {
 	w.stop(c)
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	change := audit.Change{Seq: c.Seq, Kind: c.Kind, Subject: c.Subject, At: c.At, Details: string(fields[changeDetails])}
-	const principal = 6 // among chain.Changes
-	change.By.KeyID, change.By.Principal = string(fields[changeKeyID]), string(fields[principal])
-	terms, by, malformed := audit.GrantOf(&change)
+	terms, by, malformed := audit.GrantOf(&c.Change)
 	id, err := spend.ParseID(c.Subject, spend.PrefixGrant)
 	g, wrong := w.grants.named[c.Subject], ""
 	switch creates := c.Kind == audit.GrantCreated; {
@@ -54,7 +47,7 @@ func (w *changeWalk) grant(c Change) error {
 	}
 	if wrong != "" {
 		w.tally.find(Inserted, changeName(c.Seq), "%s", wrong)
-		return nil
+		return
 	}
 	if g == nil {
 		g = &audit.BudgetGrant{GrantTerms: terms, ID: id}
@@ -66,7 +59,6 @@ func (w *changeWalk) grant(c Change) error {
 		w.grants.Of[terms.Counter.ID] = append(w.grants.Of[terms.Counter.ID], g)
 	}
 	g.Apply(c.Kind, by)
-	return nil
 }
 
 // stop notes a change by which checks are judged.

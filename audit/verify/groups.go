@@ -10,11 +10,9 @@ import (
 
 // author returns the author of a change of a policy or a draft, as of then. For a signed-in person
 // the change itself names the owner, for a key its own changes do.
-func (s *approvals) author(seq int64, fields [][]byte) audit.Party {
-	const principal = 6 // among chain.Changes
-	owner := member[string](saidIn(fields[changeDetails]), "owner")
-	author := audit.Party{KeyID: string(fields[changeKeyID]), Principal: string(fields[principal]), Owner: owner}
-	if then, known := s.standing(author.KeyID, seq); known && author.Owner == "" {
+func (s *approvals) author(c Change) audit.Party {
+	author := audit.Party{KeyID: c.By.KeyID, Principal: c.By.Principal, Owner: member[string](saidIn(c.Details), "owner")}
+	if then, known := s.standing(author.KeyID, c.Seq); known && author.Owner == "" {
 		author.Owner = then.Owner
 	}
 	return author

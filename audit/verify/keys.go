@@ -5,9 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"io"
-	"iter"
-	"slices"
-	"sync"
 	"time"
 
 	"spendgate/audit/chain"
@@ -29,14 +26,29 @@ type keyed [32]byte
 
 func (k *keyed) check() spend.ID { return spend.ID(k[16:]) }
 
-// keys collects checks with their keys. Beyond a limit they are kept in a temporary file.
+// keys collects checks with their keys, by key and identifier.
 type keys struct {
-	runs
-	most int
+	sorter[keyed]
+	lost map[spend.ID]struct{} // checks with a finding, whose keys prove nothing
+}
 
-	mu     sync.Mutex
-	memory []keyed
-	lost   map[spend.ID]struct{} // checks with a finding, whose keys prove nothing
+// keyForm is the form of checks with their keys.
+func keyForm() form[keyed] {
+	return form[keyed]{
+		func(a, b keyed) int { return bytes.Compare(a[:], b[:]) },
+		func(w io.Writer) func(keyed) error {
+			return func(one keyed) error {
+				_, err := w.Write(one[:])
+				return err
+			}
+		},
+		func(r io.Reader) func() (keyed, error) {
+			return func() (one keyed, err error) {
+				_, err = io.ReadFull(r, one[:])
+				return one, err
+			}
+		},
+	}
 }
 
 // key notes the idempotency key of a check.
@@ -51,45 +63,8 @@ func (s *slice) key(fields [][]byte, proved bool) error {
 	}
 	action := spend.Action{IdempotencyKey: string(fields[chain.FieldIdempotencyKey])}
 	copy(action.ApprovalID[:], fields[chain.FieldApprovalID]) // absent: zero
-	return s.verifier.keys.add(action.KeyHash(string(fields[chain.FieldNamespace])), id)
-}
-
-// add notes a check's key.
-func (k *keys) add(hash spend.Hash, id spend.ID) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	short := shortened(hash)
-	k.memory = append(k.memory, keyed(append(short[:], id[:]...)))
-	if len(k.memory) < k.most {
-		return nil
-	}
-	err := k.spill(func(w io.Writer) error {
-		for _, one := range k.sorted() {
-			if _, err := w.Write(one[:]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	k.memory = k.memory[:0]
-	return err
-}
-
-func (k *keys) sorted() []keyed {
-	slices.SortFunc(k.memory, compareKeyed)
-	return k.memory
-}
-
-func compareKeyed(a, b keyed) int { return bytes.Compare(a[:], b[:]) }
-
-// all returns the checks ordered by key and identifier.
-func (k *keys) all() iter.Seq2[keyed, error] {
-	return merged(&k.runs, func(r io.Reader) func() (keyed, error) {
-		return func() (one keyed, err error) {
-			_, err = io.ReadFull(r, one[:])
-			return one, err
-		}
-	}, k.sorted(), compareKeyed)
+	short := shortened(action.KeyHash(string(fields[chain.FieldNamespace])))
+	return s.verifier.keys.add(keyed(append(short[:], id[:]...)))
 }
 
 // shortened returns a shorter value in the same order: the hash's first half, and a digest of the

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"spendgate/audit/chain"
@@ -58,55 +54,9 @@ func (r *paid) id() spend.ID {
 
 func (r *paid) name() string { return entryName(r.id()) }
 
-// payments collects what is recorded of payments. Beyond a limit it is kept in a temporary file.
-type payments struct {
-	runs
-	most int
-
-	mu     sync.Mutex
-	memory []*paid
-}
-
-// add notes something recorded of a payment.
-func (p *payments) add(r *paid) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.memory = append(p.memory, r)
-	if len(p.memory) < p.most {
-		return nil
-	}
-	err := p.spill(func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		for _, one := range p.sorted() {
-			if err := encoder.Encode(one); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	p.memory = p.memory[:0]
-	return err
-}
-
-func (p *payments) sorted() []*paid {
-	slices.SortFunc(p.memory, comparePaid)
-	return p.memory
-}
-
-func comparePaid(a, b *paid) int {
-	return cmp.Or(bytes.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(a.Of.Version, b.Of.Version), a.id().Compare(b.id()))
-}
-
-// all returns what is recorded, payment by payment and in the order of versions; a payment's row comes first.
-func (p *payments) all() iter.Seq2[*paid, error] {
-	return merged(&p.runs, func(r io.Reader) func() (*paid, error) {
-		decoder := json.NewDecoder(r)
-		return func() (*paid, error) {
-			one := new(paid)
-			err := decoder.Decode(one)
-			return one, err
-		}
-	}, p.sorted(), comparePaid)
+// compare orders what is recorded payment by payment and by versions; a payment's row comes first.
+func (r *paid) compare(other *paid) int {
+	return cmp.Or(bytes.Compare(r.Hash[:], other.Hash[:]), cmp.Compare(r.Of.Version, other.Of.Version), r.id().Compare(other.id()))
 }
 
 // payment notes that a check, which is the current row, is of a payment, and the first step of its course that does not say so.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -20,13 +19,8 @@ type paymentRemoval struct {
 
 // paymentsRemoved notes what a change says was removed (S84).
 func (w *changeWalk) paymentsRemoved(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	removal, unread := audit.ParsePaymentsRemoval(string(fields[changeDetails]))
-	fits := unread == nil
-	if !fits || c.Subject != audit.PaymentsSubject || len(removal.Versions) == 0 ||
+	removal, unread := audit.ParsePaymentsRemoval(c.Details)
+	if unread != nil || c.Subject != audit.PaymentsSubject || len(removal.Versions) == 0 ||
 		removal.Before.After(c.At.Add(lateCommit-spend.PaymentsKept)) {
 		w.tally.find(Inserted, changeName(c.Seq), "it says that payments were removed which are kept longer")
 		return nil

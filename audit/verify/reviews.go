@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"spendgate/audit"
-	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 )
 
@@ -45,20 +44,9 @@ func newReviews() reviews {
 	}
 }
 
-// Positions in chain.Changes.
-const (
-	changeActor   = 4
-	changeKeyID   = 5
-	changeDetails = 11
-)
-
 // reviewed processes a change of a policy or its drafts.
-func (w *changeWalk) reviewed(c Change) error {
-	fields, err := chain.ParseFields(nil, c.Row)
-	if err != nil {
-		return err
-	}
-	version, by := PolicyVersion{c.Subject, c.Version}, w.approvals.author(c.Seq, fields)
+func (w *changeWalk) reviewed(c Change) {
+	version, by := PolicyVersion{c.Subject, c.Version}, w.approvals.author(c)
 	r := &w.reviews
 	promoted := r.promoted[c.Subject]
 	delete(r.promoted, c.Subject)
@@ -79,7 +67,7 @@ func (w *changeWalk) reviewed(c Change) error {
 			w.tally.find(Altered, "force on "+policyName(version), "%s is of no such version as it was created", changeName(c.Seq))
 		}
 	case audit.DraftApproved, audit.DraftRejected:
-		draft := member[int64](saidIn(fields[changeDetails]), "draft")
+		draft := member[int64](saidIn(c.Details), "draft")
 		if d, ok := w.drafts[draft]; !ok || draft != r.current[c.Subject] || d.row != c.Hash {
 			w.tally.find(Altered, "decision about a "+draftName(c.Subject, c.Seq), "it is of no draft that the policy had then")
 		}
@@ -90,7 +78,6 @@ func (w *changeWalk) reviewed(c Change) error {
 		r.approved[draft] = append(r.approved[draft], approvedDraft{c.Version, by})
 	default:
 	}
-	return nil
 }
 
 // consented compares how a version came about with whom the previous version asks. Possible authors

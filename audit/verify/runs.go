@@ -2,29 +2,64 @@ package verify
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
+	"slices"
+	"sync"
 )
+
+// form is how records are sorted, written and read.
+type form[T any] struct {
+	compare func(a, b T) int
+	encode  func(io.Writer) func(T) error
+	decode  func(io.Reader) func() (T, error) // which returns io.EOF after the last
+}
+
+// jsonForm is the form of records that are written as JSON.
+func jsonForm[T any](compare func(a, b T) int) form[T] {
+	return form[T]{
+		compare,
+		func(w io.Writer) func(T) error {
+			encoder := json.NewEncoder(w)
+			return func(one T) error { return encoder.Encode(one) }
+		},
+		func(r io.Reader) func() (T, error) {
+			decoder := json.NewDecoder(r)
+			return func() (one T, err error) {
+				err = decoder.Decode(&one)
+				return one, err
+			}
+		},
+	}
+}
 
 // runs are records in a temporary file, for more than fit in memory: in sorted runs that are merged
 // at the end.
-type runs struct {
+type runs[T any] struct {
+	form[T]
+	most int // how many are in memory
 	file *os.File
 	ends []int64
 }
 
-// spill adds a run, which write writes in order.
-func (r *runs) spill(write func(io.Writer) error) (err error) {
+// spill adds a run.
+func (r *runs[T]) spill(all []T) (err error) {
 	if r.file == nil {
 		if r.file, err = os.CreateTemp("", "spendgate-verify-"); err != nil {
 			return err
 		}
 	}
+	slices.SortFunc(all, r.compare)
 	buffer := bufio.NewWriter(r.file)
-	err = errors.Join(write(buffer), buffer.Flush())
+	encode := r.encode(buffer)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = encode(all[i])
+	}
+	err = errors.Join(err, buffer.Flush())
 	end, failed := r.file.Seek(0, io.SeekCurrent)
 	r.ends = append(r.ends, end)
 	if err = errors.Join(err, failed); err != nil {
@@ -33,16 +68,16 @@ func (r *runs) spill(write func(io.Writer) error) (err error) {
 	return nil
 }
 
-func (r *runs) close() error {
+func (r *runs[T]) close() error {
 	if r.file == nil {
 		return nil
 	}
 	return errors.Join(r.file.Close(), os.Remove(r.file.Name()))
 }
 
-// merged yields the records of the runs and of memory, which is sorted, in order. read returns a
-// function that reads a run's next record, and io.EOF after the last.
-func merged[T any](r *runs, read func(io.Reader) func() (T, error), memory []T, compare func(a, b T) int) iter.Seq2[T, error] {
+// merged yields the records of the runs and of memory in order.
+func (r *runs[T]) merged(memory []T) iter.Seq2[T, error] {
+	slices.SortFunc(memory, r.compare)
 	return func(yield func(T, error) bool) {
 		rest := memory
 		all := []func() (T, error){func() (one T, err error) {
@@ -54,10 +89,10 @@ func merged[T any](r *runs, read func(io.Reader) func() (T, error), memory []T, 
 		}}
 		begin := int64(0)
 		for _, end := range r.ends {
-			all = append(all, read(bufio.NewReader(io.NewSectionReader(r.file, begin, end-begin))))
+			all = append(all, r.decode(bufio.NewReader(io.NewSectionReader(r.file, begin, end-begin))))
 			begin = end
 		}
-		next := merge(compare, all)
+		next := merge(r.compare, all)
 		for one, err := next(); !errors.Is(err, io.EOF); one, err = next() {
 			if err != nil {
 				err = fmt.Errorf("cannot read a temporary file: %w", err)
@@ -68,6 +103,27 @@ func merged[T any](r *runs, read func(io.Reader) func() (T, error), memory []T, 
 		}
 	}
 }
+
+// sorter sorts records.
+type sorter[T any] struct {
+	runs[T]
+	mu     sync.Mutex
+	memory []T
+}
+
+func (s *sorter[T]) add(one T) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memory = append(s.memory, one); len(s.memory) < s.most {
+		return nil
+	}
+	err := s.spill(s.memory)
+	s.memory = s.memory[:0]
+	return err
+}
+
+// all yields the records in order.
+func (s *sorter[T]) all() iter.Seq2[T, error] { return s.merged(s.memory) }
 
 // merge merges sorted sequences, each of which returns io.EOF after its last element.
 func merge[T any](compare func(a, b T) int, all []func() (T, error)) func() (T, error) {

@@ -47,19 +47,21 @@ type Checkpoints struct {
 // Verify compares everything in the range with what was recorded. An error means that this was not
 // possible; findings are in the summary.
 func Verify(ctx context.Context, o Options) (Summary, error) {
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.SliceSize <= 0 {
+		o.SliceSize = defaultSliceSize
+	}
+	most := int(o.SliceSize)
 	v := &verifier{
 		o: o, known: newKnown(), courses: newCourses(), walked: make(map[spend.ID]int64), terms: make(map[budgetSince]*terms),
-		odd:       make(map[string]bool),
+		odd:    make(map[string]bool),
+		keys:   keys{sorter: sorter[keyed]{runs: runs[keyed]{form: keyForm(), most: most}}},
+		paid:   sorter[*paid]{runs: runs[*paid]{form: jsonForm((*paid).compare), most: most}},
+		counts: countsOf(most), met: countsOf(most),
 		approvals: newApprovals(), tally: tally{found: o.Found, findings: make(map[Kind]int64), gone: make(map[Day]int64)},
 	}
-	if v.o.Workers <= 0 {
-		v.o.Workers = runtime.GOMAXPROCS(0)
-	}
-	if v.o.SliceSize <= 0 {
-		v.o.SliceSize = defaultSliceSize
-	}
-	most := int(v.o.SliceSize)
-	v.counts.most, v.met.most, v.keys.most, v.paid.most = most, most, most, most
 	v.all.Low, v.all.High = audit.ViolationQuery{From: o.From, To: o.To}.IDRange()
 	var err error
 	v.unfolded, err = Unfold(ctx, o, v.all, v.tally.add)
@@ -100,7 +102,7 @@ type verifier struct {
 	known    known  // from the checkpoints
 	counts   counts // from the charges of checks
 	keys     keys
-	paid     payments
+	paid     sorter[*paid] // what is recorded of payments
 	courses  courses
 	met      counts // the principals whose checks took from counters
 	terms    map[budgetSince]*terms

@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"encoding/binary"
-	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/chain"
@@ -57,26 +56,21 @@ func walkFields(ctx context.Context, t Tables, w Walk, each func(fields [][]byte
 	})
 }
 
-// Change is a stored change of the configuration.
+// Change is a stored change of the configuration. Its hashes are zero if they are none; of its actor only the key and the
+// principal are read.
 type Change struct {
-	Seq     int64
-	Kind    audit.ChangeKind
-	Subject string // policy_id, key_id or approval_id
-	Version int    // of the policy
-	At      time.Time
-	Hash    spend.Hash // of the row of the policy or key after the change; zero if it is no hash
-	Row     []byte     // encoded; valid until the call returns
-	Head    spend.Hash // zero if it is no hash
+	audit.Change
+	Row []byte // encoded; valid until the call returns
 }
 
 // Changes calls each with every change of the configuration, in the order of their numbers.
 func Changes(ctx context.Context, t Tables, each func(Change) error) error {
 	var whole []byte
 	return walkFields(ctx, t, Walk{Table: chain.Changes(), Order: "seq"}, func(f [][]byte, row []byte) error {
-		c := Change{
+		c := Change{Change: audit.Change{
 			Seq: chain.Integer(f[0]), Kind: audit.ChangeKind(f[1]), Subject: string(f[2]), Version: int(chain.Integer(f[3])),
-			Hash: hashIn(f[12]), Head: hashIn(f[13]),
-		}
+			By: audit.Actor{KeyID: string(f[5]), Principal: string(f[6])}, Details: string(f[11]), Hash: hashIn(f[12]), Head: hashIn(f[13]),
+		}}
 		c.At, _ = chain.Time(f[10])
 		// The row without its last column, the head.
 		whole = binary.BigEndian.AppendUint16(whole[:0], uint16(len(f)-1))
