@@ -29,18 +29,27 @@ func RunRestored(t *testing.T, s Subject, restore func(*testing.T) audit.Restore
 		mustDecide(t, s, decision(c, "bob", true), audit.DecisionRecorded)
 	}
 	mustDecide(t, s, decision(denied, "bob", false), audit.DecisionRecorded)
+	hook := audit.Webhook{ID: spend.NewID(now()), URL: "http://x", EventTypes: audit.EventTypes()[:1], Active: true, CreatedAt: now()}
+	must(t, s.CreateWebhook(t.Context(), actor(), &hook, "secret", 0))
 	newest := newCheck(f)
 	newest.ID = spend.NewID(now().Add(time.Hour))
 	mustCommit(t, s, using(f, used), newest)
 	must(t, s.CreateSession(t.Context(), newSession("a", "ana"))) // which may have been ended after the backup
 	time.Sleep(1100 * time.Millisecond)
-	for _, want := range []int{4, 0} {
-		if r := restore(t); r.Approvals != want || r.Last != newest.ID {
-			t.Errorf("%+v, want %d approvals that end", r, want)
+	for _, want := range [][2]int{{4, 1}, {0, 0}} {
+		if r := restore(t); r.Approvals != want[0] || r.Webhooks != want[1] || r.Last != newest.ID {
+			t.Errorf("%+v, want %d approvals that end, and webhooks", r, want)
 		}
 	}
 	if in := inForce(t, s, "a"); in != "" {
 		t.Errorf("session %q is in force", in)
+	}
+	if leases := get(s.LeaseWebhooks(t.Context(), spend.NewID(now()), nil, time.Minute))(t); leases.Disabled != 1 || len(leases.Taken) != 0 {
+		t.Errorf("webhooks %+v", leases)
+	}
+	last := get(s.Changes(t.Context(), audit.ChangeQuery{KeyID: hook.ID.Text(spend.PrefixWebhook), Limit: 9}))(t)
+	if n := len(last); n != 2 || last[1].Kind != audit.WebhookChanged || last[1].By.Principal != audit.Restorer().Principal {
+		t.Errorf("recorded of the webhook: %+v", last)
 	}
 	mustStayFrozen(t, s, restore)
 	must(t, s.Exec(t, s.DelayExpiries))

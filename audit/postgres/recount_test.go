@@ -193,34 +193,6 @@ func TestCountsInSteps(t *testing.T) {
 	}
 }
 
-// A restored or cloned database delivers no events until an admin enables its webhooks.
-func TestRestoredWebhooks(t *testing.T) {
-	url := migrated(t)
-	s := open(t, url, true)
-	w := &audit.Webhook{ID: spend.NewID(time.Now()), URL: "http://x", EventTypes: audit.EventTypes()[:1], Active: true, CreatedAt: time.Now()}
-	must.Do(t, s.CreateWebhook(t.Context(), audit.Actor{}, w, "secret", 0))
-	s.Close()
-	for _, want := range []int{1, 0} {
-		r, err := BeginRestored(t.Context(), url)
-		for until := time.Now().Add(time.Minute); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
-			time.Sleep(10 * time.Millisecond) // the server ends sessions of a closed store in its own time
-			r, err = BeginRestored(t.Context(), url)
-		}
-		if err != nil || r.Webhooks != want {
-			t.Errorf("%d webhooks were disabled, %v, want %d", r.Webhooks, err, want)
-		}
-	}
-	s = open(t, url, false)
-	leases, err := s.LeaseWebhooks(t.Context(), spend.NewID(time.Now()), nil, time.Minute)
-	if err != nil || leases.Disabled != 1 || len(leases.Taken) != 0 {
-		t.Errorf("%+v, %v", leases, err)
-	}
-	changes, err := s.Changes(t.Context(), audit.ChangeQuery{Limit: 9})
-	if n := len(changes); err != nil || n != 3 || changes[2].Kind != audit.WebhookChanged || changes[2].By.Principal != "audit restored" {
-		t.Errorf("%+v, %v", changes, err)
-	}
-}
-
 // A restored database is not begun anew beside nodes, also if the URL that both
 // have returns their sessions another name.
 func TestRestoredBesideNodes(t *testing.T) {

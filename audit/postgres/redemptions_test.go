@@ -56,35 +56,6 @@ func TestDoubtsAreDue(t *testing.T) {
 	}
 }
 
-// TestRestoredIsNotRedeemed: a check from before a restore may have been redeemed after the
-// backup (G14).
-func TestRestoredIsNotRedeemed(t *testing.T) {
-	url := migrated(t)
-	s := open(t, url, true)
-	before := minimal(newFence(t, s))
-	must.Do(t, s.Commit(t.Context(), []*spend.Check{before}, nil, audittest.Link(1, before)))
-	s.Close()
-	_, err := BeginRestored(t.Context(), url)
-	for until := time.Now().Add(time.Minute); errors.Is(err, ErrNodesConnected) && time.Now().Before(until); {
-		time.Sleep(10 * time.Millisecond) // the server ends sessions of a closed store in its own time
-		_, err = BeginRestored(t.Context(), url)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, url, false)
-	f := newFence(t, s)
-	o := redemption(before)
-	o.Fence = f
-	if _, refused := errors.AsType[*audit.ReportedError](audittest.RecordAll(t.Context(), s, nil, o)); !refused {
-		t.Error("a check from before the restore was redeemed")
-	}
-	after := minimal(f)
-	if err := audittest.RecordAll(t.Context(), s, []*spend.Check{after}, redemption(after)); err != nil {
-		t.Errorf("a check from after it: %v", err)
-	}
-}
-
 // TestRemembered: who redeems at the node that answered has nothing read, once, and not of
 // what this node recorded since (F129).
 func TestRemembered(t *testing.T) {

@@ -139,47 +139,10 @@ AS $$ UPDATE horizon SET ms = new_ms WHERE ms < new_ms $$;
 -- A check as a node sends it, with the columns of the table in their order. Its fields are
 -- part of the protocol between nodes and database: once released, a change is another type and
 -- other functions beside these, for the nodes of the version before.
-CREATE TYPE check_record AS (
-    check_id           uuid,
-    node               uuid,
-    epoch              uuid,
-    claimed_ms         bigint,
-    until_ms           bigint,
-    policy_version     integer,
-    latency_ms         integer,
-    format             smallint,
-    requested_type     "char",
-    action_type        "char",
-    decision           "char",
-    confidence         "char",
-    amount             numeric,
-    fingerprint        bytea,
-    request_sha        bytea,
-    currency           text,
-    agent_id           text,
-    policy_id          text,
-    counterparty       text,
-    payment_method     text,
-    merchant_or_vendor text,
-    reason_text        text,
-    idempotency_key    text,
-    metadata           text,
-    reason_code        text,
-    rule_id            text,
-    rule_description   text,
-    message            text,
-    next_step          text,
-    key_id             text,
-    request_id         text,
-    principal          text,
-    owner              text,
-    charges            text,
-    approval_id        uuid,
-    approval           text,
-    namespace          text,
-    stops              bigint,
-    payment            text
-);
+DO $$ BEGIN
+    EXECUTE (SELECT format('CREATE TYPE check_record AS (%s)', string_agg(format('%I %s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum))
+        FROM pg_attribute WHERE attrelid = 'checks'::regclass AND attnum > 0);
+END $$;
 
 -- Creates the partition of a UTC day if it is not there, and the violations of that
 -- time are not archived. Attaching one, unlike

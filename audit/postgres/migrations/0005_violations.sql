@@ -125,9 +125,9 @@ END $$;
 
 -- Deletes up to most rows of an archived month, the first with identifiers above
 -- after, and returns the last; null when there are none. Who goes on from there does
--- not read again what was deleted.
+-- not read again what was deleted. Some of many rows, by the index, whatever the statistics say.
 CREATE FUNCTION delete_violations(month date, after uuid, most integer) RETURNS uuid
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     ids  record := month_ids(month);
@@ -146,7 +146,3 @@ BEGIN
     SELECT d.id INTO last FROM deleted AS d ORDER BY d.id DESC LIMIT 1;
     RETURN last;
 END $$;
--- Some of many rows, by the index, whatever the statistics say.
-ALTER FUNCTION delete_violations(date, uuid, integer) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION delete_violations(date, uuid, integer) SET enable_seqscan = off;
-ALTER FUNCTION delete_violations(date, uuid, integer) SET enable_bitmapscan = off;

@@ -52,7 +52,7 @@ INSERT INTO violation_count_state (below, pending, cluster) SELECT '1', '{}', sy
 -- forgets an agent that has none left. Returns whether there may be more such agents.
 -- What it counts is final under the lock.
 CREATE FUNCTION trim_violation_counts() RETURNS boolean
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan
 AS $$
 DECLARE
     from_id uuid;
@@ -123,8 +123,11 @@ END $$;
 -- It sees one snapshot from beginning to end: what it counts, what it splits and
 -- the bound that it stores agree. Of two that add the same, the isolation lets
 -- one commit; the lock only spares the other the work.
+--
+-- Each query is planned for its own values, which decide what it has to read. New rows are in
+-- no statistics: a nested loop would take them for few.
 CREATE FUNCTION count_violations(most integer) RETURNS boolean
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan SET enable_nestloop = off
 AS $$
 DECLARE
     seen    pg_snapshot := pg_current_snapshot();
@@ -262,9 +265,3 @@ BEGIN
         below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT pg_snapshot_xip(pg_current_snapshot()));
     PERFORM recount_checks();
 END $$;
-
--- Each query is planned for its own values, which decide what it has to read.
-ALTER FUNCTION count_violations(integer) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION trim_violation_counts() SET plan_cache_mode = force_custom_plan;
--- New rows are in no statistics: it would take them for few.
-ALTER FUNCTION count_violations(integer) SET enable_nestloop = off;

@@ -250,10 +250,11 @@ END $$;
 -- most_count say. Counters that refused checks of the commit when these were judged are
 -- exhausted, like those that it uses up. An array is null when it has no elements.
 --
--- A new row has no use, so what it refuses can never be taken.
+-- A new row has no use, so what it refuses can never be taken. Counters are locked in the order of the
+-- changes, so each is looked up in turn.
 CREATE FUNCTION change_counters(counters counter_row[], rolling counter_change[], calendar counter_change[],
     refused counter_change[], corrections counter_correction[]) RETURNS void
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off
 AS $$
 DECLARE
     no_room   text;
@@ -317,9 +318,3 @@ BEGIN
         PERFORM insert_exhaustions(refused || used_up);
     END IF;
 END $$;
-
--- Counters are locked in the order of the changes, so each is looked up in turn.
-ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET plan_cache_mode = force_generic_plan;
-ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET enable_hashjoin = off;
-ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET enable_mergejoin = off;
-ALTER FUNCTION change_counters(counter_row[], counter_change[], counter_change[], counter_change[], counter_correction[]) SET enable_seqscan = off;

@@ -99,9 +99,9 @@ $$;
 -- one numbers is to be in reach of the caller, too.
 --
 -- What counts is one snapshot, taken under the lock: what only later ones show was
--- written by transactions that it shows as running.
+-- written by transactions that it shows as running. It is little, whatever the statistics say.
 CREATE FUNCTION sequence_events(most integer) RETURNS boolean
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     lost_at_most constant bigint := 1000000; -- numbers, by a failover to a standby that was behind
@@ -188,11 +188,6 @@ BEGIN
         below = pg_snapshot_xmax(pg_current_snapshot()), pending = ARRAY(SELECT x FROM pg_snapshot_xip(pg_current_snapshot()) AS x ORDER BY x);
 END $$;
 
--- What has no number yet is little, whatever the statistics say.
-ALTER FUNCTION sequence_events(integer) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION sequence_events(integer) SET enable_seqscan = off;
-ALTER FUNCTION sequence_events(integer) SET jit = off;
-
 -- The number up to which events were removed, 0 when none were: the newest change says it.
 CREATE FUNCTION events_floor() RETURNS bigint
 LANGUAGE sql STABLE
@@ -226,9 +221,10 @@ END $$;
 -- Records that the events of whole days are removed which ended more than keep_ms ago, by
 -- the caller's clock and this server's: up to the first that is younger, about most numbers at once, and
 -- none that an active webhook has before it, or is to be sent again. Returns whether there
--- may be more. From its commit on nobody reads them; delete_events deletes the rows.
+-- may be more. From its commit on nobody reads them; delete_events deletes the rows. Both look for
+-- some of many rows, by the index, whatever the statistics say.
 CREATE FUNCTION remove_events(keep_ms bigint, now_ms bigint, most integer, who actor) RETURNS boolean
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan SET enable_seqscan = off
 AS $$
 DECLARE
     floor   bigint := events_floor();
@@ -272,7 +268,7 @@ END $$;
 
 -- Deletes up to most events that were removed, but for those that another node is deleting, and returns how many.
 CREATE FUNCTION delete_events(most integer) RETURNS integer
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan SET enable_seqscan = off
 AS $$
 DECLARE
     deleted integer;
@@ -282,9 +278,3 @@ BEGIN
     GET DIAGNOSTICS deleted = ROW_COUNT;
     RETURN deleted;
 END $$;
-
--- Some of many rows, by the index, whatever the statistics say.
-ALTER FUNCTION remove_events(bigint, bigint, integer, actor) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION remove_events(bigint, bigint, integer, actor) SET enable_seqscan = off;
-ALTER FUNCTION delete_events(integer) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION delete_events(integer) SET enable_seqscan = off;

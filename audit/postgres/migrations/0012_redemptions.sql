@@ -140,7 +140,7 @@ END $$;
 -- how many. Commits wait meanwhile, and those that have read one are refused: beside them, one that changes a payment might
 -- make it again (change_payments).
 CREATE FUNCTION remove_payments(wanted jsonb, who actor) RETURNS integer
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET lock_timeout = '50ms'
 AS $$
 DECLARE
     before  timestamptz := from_ms((wanted ->> 'before_ms')::bigint);
@@ -176,8 +176,6 @@ BEGIN
         jsonb_build_object('before_ms', wanted -> 'before_ms', 'removed', removed), decode(repeat('00', 32), 'hex'));
     RETURN cardinality(gone);
 END $$;
-
-ALTER FUNCTION remove_payments(jsonb, actor) SET lock_timeout = '50ms';
 
 -- Up to most allowed checks whose time is over and that nobody redeemed or reported, the oldest first, of up to
 -- examined. Forgets the others of these. More says that there may be more. Of two nodes each gets others.

@@ -22,9 +22,10 @@ CREATE TABLE check_count_state (
 INSERT INTO check_count_state (below, pending, cluster) SELECT '1', '{}', system_identifier FROM pg_control_system();
 
 -- Adds up to most batches to the counts of checks. Returns whether all that were visible
--- are counted now; null when another session is counting. It works like count_violations.
+-- are counted now; null when another session is counting. It works like count_violations. What is new
+-- is little, whatever the statistics say.
 CREATE FUNCTION count_checks(most integer) RETURNS boolean
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
     seen  pg_snapshot := pg_current_snapshot();
@@ -85,8 +86,3 @@ BEGIN
             UNION ALL SELECT f.policy_id, f.minute, f.allows, f.escalations, f.blocks FROM folded_check_counts AS f) AS n
         GROUP BY n.policy_id, n.minute;
 END $$;
-
--- What is new is little, whatever the statistics say.
-ALTER FUNCTION count_checks(integer) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION count_checks(integer) SET enable_seqscan = off;
-ALTER FUNCTION count_checks(integer) SET jit = off;

@@ -46,12 +46,12 @@ AS $$ SELECT * FROM (SELECT * FROM drafts WHERE policy_id = policy ORDER BY gene
 
 -- Adds a row, which ends the draft when its rules are empty. Called under the lock of
 -- raise_generation.
-CREATE FUNCTION record_draft(kind text, d drafts, who actor, note text) RETURNS void
+CREATE FUNCTION record_draft(kind text, d drafts, asks integer, note text, author jsonb, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$ BEGIN
     INSERT INTO drafts SELECT d.*;
-    PERFORM record_change(d.generation, kind, d.policy_id, NULL, who,
-        jsonb_strip_nulls(jsonb_build_object('name', nullif(d.name, ''), 'note', nullif(note, ''))), hash_draft(d));
+    PERFORM record_change(d.generation, kind, d.policy_id, asks, who,
+        jsonb_strip_nulls(jsonb_build_object('name', nullif(d.name, ''), 'note', nullif(note, ''))) || coalesce(author, '{}'), hash_draft(d));
 END $$;
 
 -- Fails with SG015 when there is no such policy, with SG018 unless replaces is the generation of its draft, 0 without one,
@@ -80,9 +80,7 @@ BEGIN
         RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
     END IF;
     made := (policy, generation, base_version, new_name, new_description, new_rules, new_metadata, from_ms(now_ms), new_redeem, new_changes);
-    INSERT INTO drafts SELECT made.*;
-    PERFORM record_change(generation, 'policy.draft_put', policy, CASE WHEN submitted THEN base_version END, who,
-        jsonb_strip_nulls(jsonb_build_object('name', nullif(new_name, ''), 'note', nullif(note, ''))) || coalesce(author, '{}'), hash_draft(made));
+    PERFORM record_draft('policy.draft_put', made, CASE WHEN submitted THEN base_version END, note, author, who);
     hash := encode(hash_draft(made), 'hex');
 END $$;
 
@@ -99,7 +97,7 @@ BEGIN
         RAISE EXCEPTION 'policy % has no such draft', policy USING ERRCODE = 'SG015';
     END IF;
     ended := (policy, new_generation, ended.base_version, '', '', '', '', from_ms(now_ms), NULL, NULL);
-    PERFORM record_draft('policy.draft_deleted', ended, who, '');
+    PERFORM record_draft('policy.draft_deleted', ended, NULL, NULL, NULL, who);
 END $$;
 
 -- Whether the decisions about a draft, or the keys behind it and them, are others than a node
@@ -182,7 +180,7 @@ BEGIN
     END IF;
     forced := asked IS NOT NULL AND missing > 0;
     ended := (policy, new_generation, latest, '', '', '', '', from_ms(now_ms), NULL, NULL);
-    PERFORM record_draft('policy.draft_promoted', ended, who, '');
+    PERFORM record_draft('policy.draft_promoted', ended, NULL, NULL, NULL, who);
     SELECT c.new_version, c.created_ms, c.counted_since INTO promote_draft.new_version, promote_draft.created_ms, promote_draft.counted_since
         FROM add_policy(policy, promoted.name, promoted.description, promoted.rules, promoted.metadata, promoted.redeem, promoted.changes, now_ms, max_bytes,
             new_budgets, dropped, note, author, who) AS c;

@@ -58,9 +58,9 @@ BEGIN
 END $$;
 
 -- The batches of each chain that can be folded up to the end of a day: the next ones, up to the
--- first that lists something later, but for the chain's last.
+-- first that lists something later, but for the chain's last. Some of many rows, by the index, whatever the statistics say.
 CREATE FUNCTION foldable_batches(day date, OUT chain_id uuid, OUT from_seq bigint, OUT to_seq bigint, OUT low uuid) RETURNS SETOF record
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET enable_bitmapscan = off SET enable_seqscan = off
 AS $$
 DECLARE
     next_id uuid := first_id((extract(epoch FROM day::timestamp + interval '1 day') * 1000)::bigint);
@@ -153,8 +153,3 @@ AS $$
     FROM batches AS b, generate_series(1, octet_length(b.entries) - 15, 48) AS at
     WHERE b.chain_id = chain AND b.seq BETWEEN listed_outcomes.from_seq AND listed_outcomes.to_seq AND get_byte(b.entries, at + 5) >> 4 = 8
 $$;
-
--- Some of many rows, by the index, whatever the statistics say.
-ALTER FUNCTION foldable_batches(date) SET plan_cache_mode = force_custom_plan;
-ALTER FUNCTION foldable_batches(date) SET enable_bitmapscan = off;
-ALTER FUNCTION foldable_batches(date) SET enable_seqscan = off;
