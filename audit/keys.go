@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -50,6 +51,15 @@ type Key struct {
 	Grants       spend.Grants
 	Stopped      int64 // the last change that stopped what it had been allowed; 0: none (S87)
 	GranterSince int64 // the last change after which it may grant, and before which it might not; 0: none (S91)
+}
+
+// Party returns who is behind the key; zero of nil.
+func (k *Key) Party() Party {
+	if k == nil {
+		return Party{}
+	}
+	keyID := k.ID.Text(spend.PrefixKey)
+	return Party{KeyID: keyID, Principal: cmp.Or(k.Grants.Principal, keyID), Owner: k.Grants.Owner}
 }
 
 // MayGrant reports whether the key may raise budgets at a time (S91).

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -44,12 +43,14 @@ type Approver struct {
 	Decides bool // the key is in force, has the scope, and is for the policy
 }
 
-// ApproverOf returns the present rights of a key as approver of a policy's drafts.
+// ApproverOf returns the present rights of a key as approver of a policy's drafts; nil of nil.
 func ApproverOf(k *Key, policyID string, now time.Time) *Approver {
+	if k == nil {
+		return nil
+	}
 	g := &k.Grants
-	keyID := k.ID.Text(spend.PrefixKey)
 	return &Approver{
-		Party: Party{KeyID: keyID, Principal: cmp.Or(g.Principal, keyID), Owner: g.Owner}, Groups: g.Groups,
+		Party: k.Party(), Groups: g.Groups,
 		Decides: k.Active && !g.Expired(now) && g.Permitted().Has(spend.ApprovalsDecide) &&
 			(g.PolicyIDs == nil || slices.Contains(g.PolicyIDs, policyID)),
 	}

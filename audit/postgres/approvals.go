@@ -115,13 +115,13 @@ func (s *Store) approvals(ctx context.Context, ask asking, query string, args ..
 		found[c.ID.Text(spend.PrefixApproval)].Check = c
 		keys = append(keys, c.KeyID)
 	}
-	askers, err := s.parties(ctx, keys)
+	askers, err := s.keysNow(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(a *audit.Approval) bool { return a.Check.Approval == nil })
 	for _, a := range all {
-		a.Asker = askers[a.Check.KeyID].Party
+		a.Asker = askers[a.Check.KeyID].Party()
 	}
 	if err := s.addAuthors(ctx, all); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 	if err != nil || len(written) == 0 {
 		return err
 	}
-	now, err := s.parties(ctx, keys)
+	now, err := s.keysNow(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
 			continue
 		}
 		for _, author := range wrote[version{a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion}] {
-			a.Authors = append(a.Authors, author, now[author.KeyID].Party)
+			a.Authors = append(a.Authors, author, now[author.KeyID].Party())
 		}
 	}
 	return nil
@@ -205,46 +205,13 @@ func (s *Store) ExpireApprovals(ctx context.Context) (oldest time.Time, err erro
 	return oldest, err
 }
 
-// keyParty is the party behind a key, as of a generation.
-type keyParty struct {
-	audit.Party
-	id         spend.ID
-	generation int64
-	groups     []string
-}
-
-// parties returns the parties behind keys now, by key_id.
-func (s *Store) parties(ctx context.Context, keyIDs []string) (map[string]keyParty, error) {
-	var ids []spend.ID
-	for _, text := range keyIDs {
-		if id, err := spend.ParseID(text, spend.PrefixKey); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	found := make(map[string]keyParty, len(ids))
-	if len(ids) == 0 {
-		return found, nil
-	}
-	all, err := collect(ctx, s, "cannot read who stands behind keys", func(row pgx.CollectableRow) (p keyParty, err error) {
-		err = row.Scan(pg.UUID(&p.id), &p.generation, &p.KeyID, &p.Principal, &p.Owner, &p.groups)
-		return p, err
-	}, `SELECT id, generation, name_key(id), coalesce(grants ->> 'principal', name_key(id)), coalesce(grants ->> 'owner', ''),
-		grants -> 'groups'
-		FROM keys WHERE id = ANY ($1::uuid[])`, pg.UUIDs(ids))
-	for _, p := range all {
-		found[p.KeyID] = p
-	}
-	return found, err
-}
-
-// Parties implements audit.Keys.
-func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
-	all, err := s.parties(ctx, keyIDs)
-	parties := make(map[string]audit.Party, len(all))
-	for id, p := range all {
-		parties[id] = p.Party
-	}
-	return parties, err
+// keysNow returns those of the keys that exist, by key_id.
+func (s *Store) keysNow(ctx context.Context, keyIDs []string) (keys map[string]sqlstore.KeyNow, err error) {
+	err = database{s}.Read(ctx, "cannot read who stands behind keys", func(ctx context.Context, tx sqlstore.Tx) (err error) {
+		keys, err = sqlstore.KeysNow(ctx, tx, keyIDs...)
+		return err
+	})
+	return keys, err
 }
 
 // decisionStale says that the state on which a decision was judged has changed.
@@ -267,26 +234,26 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 				keyIDs = append(keyIDs, author.KeyID)
 			}
 		}
-		parties, err := s.parties(ctx, keyIDs)
+		keys, err := s.keysNow(ctx, keyIDs)
 		if err != nil {
 			return "", err
 		}
 		if a != nil {
-			a.Asker = parties[a.Check.KeyID].Party
+			a.Asker = keys[a.Check.KeyID].Party()
 			for _, author := range slices.Clone(a.Authors) {
-				a.Authors = append(a.Authors, parties[author.KeyID].Party)
+				a.Authors = append(a.Authors, keys[author.KeyID].Party())
 			}
 		}
-		if p, ok := parties[d.By.KeyID]; ok {
-			d.By.Principal, d.Owner, d.Groups = p.Principal, p.Owner, p.groups
+		if k, ok := keys[d.By.KeyID]; ok {
+			d.By.Principal, d.Owner, d.Groups = k.Party().Principal, k.Grants.Owner, k.Grants.Groups
 		}
 		if result = a.Takes(d); result != audit.DecisionRecorded {
 			return result, nil
 		}
 		d.Completes = a.Completes(d)
-		seen := make(map[string]int64, len(parties))
-		for _, p := range parties {
-			seen[p.id.Text("")] = p.generation
+		seen := make(map[string]int64, len(keys))
+		for _, k := range keys {
+			seen[k.ID.Text("")] = k.Generation
 		}
 		generations, err := json.Marshal(seen)
 		if err != nil {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +45,6 @@ func keyTargets(k *audit.Key) []any {
 	}
 }
 
-func scanKey(row pgx.CollectableRow) (k audit.Key, err error) {
-	err = row.Scan(keyTargets(&k)...)
-	return k, err
-}
-
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	return s.control(ctx, "cannot create key "+k.ID.Text(spend.PrefixKey), nil, byActor("SELECT create_key($1, $2, $3, $4, $5, $6, $7, ", by,
@@ -85,23 +79,6 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses []audit.KeyUse) error {
 		FROM unnest($1::uuid[], $2::bigint[]) AS u (id, ms) JOIN held USING (id)
 		WHERE k.id = u.id AND (k.last_used IS NULL OR k.last_used < from_ms(u.ms))`, ids, times)
 	return err
-}
-
-// ListKeys implements audit.Keys.
-func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (page audit.KeyPage, err error) {
-	before = cmp.Or(before, audit.MaxID())
-	if page.Total, err = one(ctx, s, "cannot count keys", pgx.RowTo[int64], "SELECT count(*) FROM keys"); err != nil {
-		return page, err
-	}
-	keys, err := collect(ctx, s, "cannot list keys", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2",
-		[16]byte(before), limit+1)
-	page.Keys, page.More = audit.Cut(keys, limit)
-	return page, err
-}
-
-// KeyByHash implements audit.Keys.
-func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
-	return orNil(one(ctx, s, "cannot read a key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE hash = $1", hash[:]))
 }
 
 // selectChanges reads the generation, the policies, the keys, freezes and grants in one statement, so that they are

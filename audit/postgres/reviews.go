@@ -12,6 +12,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // seenReview is the state on which a review was judged; decide_draft and promote_draft prove that
@@ -22,7 +23,7 @@ type seenReview struct {
 	Version   int              `json:"version"` // in force
 	Missing   int              `json:"missing"` // people who still have to approve a promotion
 
-	now map[string]keyNow // by key_id
+	now map[string]sqlstore.KeyNow // by key_id
 }
 
 func (s *seenReview) text() string {
@@ -46,12 +47,6 @@ func (s *Store) reviewed(ctx context.Context, policyID string, do func(*audit.Re
 			return err
 		}
 	}
-}
-
-// keyNow is a key as of a generation.
-type keyNow struct {
-	audit.Key
-	generation int64
 }
 
 // review reads a draft, its approvals and the parties behind their keys and another key.
@@ -97,15 +92,12 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 	seen.Keys, seen.now = make(map[string]int64, len(keys)), keys
 	now := time.Now()
 	for i := range r.Approvals {
-		if k, ok := keys[r.Approvals[i].By.KeyID]; ok {
-			r.Approvals[i].Now = audit.ApproverOf(&k.Key, policyID, now)
-		}
+		r.Approvals[i].Now = audit.ApproverOf(keys[r.Approvals[i].By.KeyID].Key, policyID, now)
 	}
-	for id, k := range keys {
-		if seen.Keys[k.ID.Text("")] = k.generation; id == d.Author.KeyID {
-			r.AuthorNow = audit.ApproverOf(&k.Key, policyID, now).Party
-		}
+	for _, k := range keys {
+		seen.Keys[k.ID.Text("")] = k.Generation
 	}
+	r.AuthorNow = keys[d.Author.KeyID].Party()
 	// Read last: if another version came meanwhile, these approvals are not for it.
 	latest, err := s.Policy(ctx, policyID, 0)
 	if err != nil {
@@ -114,28 +106,6 @@ func (s *Store) review(ctx context.Context, policyID, other string) (*audit.Revi
 	r.Version, seen.Version = latest.Version, latest.Version
 	r.Asked, err = spend.ParseChanges(latest.Changes)
 	return r, seen, err
-}
-
-// keysNow returns the current state of keys, by key_id.
-func (s *Store) keysNow(ctx context.Context, keyIDs []string) (map[string]keyNow, error) {
-	var ids []spend.ID
-	for _, text := range keyIDs {
-		if id, err := spend.ParseID(text, spend.PrefixKey); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	if ids == nil {
-		return nil, nil
-	}
-	all, err := collect(ctx, s, "cannot read the keys of approvals", func(row pgx.CollectableRow) (k keyNow, err error) {
-		err = row.Scan(append(keyTargets(&k.Key), &k.generation)...)
-		return k, err
-	}, "SELECT "+keyColumns+", generation FROM keys WHERE id = ANY ($1::uuid[])", pg.UUIDs(ids))
-	found := make(map[string]keyNow, len(all))
-	for _, k := range all {
-		found[k.ID.Text(spend.PrefixKey)] = k
-	}
-	return found, err
 }
 
 // Review implements audit.Drafts.
@@ -152,8 +122,7 @@ func (s *Store) DecideDraft(ctx context.Context, d audit.DraftDecisionRequest) (
 			return "", err
 		}
 		if k, ok := seen.now[d.By.KeyID]; ok {
-			by := audit.ApproverOf(&k.Key, d.PolicyID, time.Now())
-			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.Groups
+			d.By.Principal, d.Owner, d.Groups = k.Party().Principal, k.Grants.Owner, k.Grants.Groups
 		}
 		if result = r.Takes(&d); result != audit.DecisionRecorded {
 			return result, nil

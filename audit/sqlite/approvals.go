@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -105,11 +103,11 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 			return nil, err
 		}
 		a.Follow(changes)
-		asker, err := partyOf(ctx, from, a.Check.KeyID)
+		asker, err := keyOf(ctx, from, a.Check.KeyID)
 		if err != nil {
 			return nil, err
 		}
-		a.Asker = asker.Party
+		a.Asker = asker.Party()
 		if err := addAuthors(ctx, from, a); err != nil {
 			return nil, err
 		}
@@ -118,43 +116,13 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 	return all, nil
 }
 
-// Parties implements audit.Keys.
-func (s *Store) Parties(ctx context.Context, keyIDs []string) (map[string]audit.Party, error) {
-	parties := make(map[string]audit.Party, len(keyIDs))
-	for _, id := range keyIDs {
-		p, err := partyOf(ctx, s.reader, id)
-		if err != nil {
-			return nil, err
-		}
-		if p.KeyID != "" {
-			parties[id] = p.Party
-		}
+// keyOf returns a key as it is now; nil without such a key.
+func keyOf(ctx context.Context, from querier, keyID string) (*audit.Key, error) {
+	found, err := sqlstore.KeysNow(ctx, databaseTx{from}, keyID)
+	if err != nil {
+		return nil, unavailable("cannot read a key", err)
 	}
-	return parties, nil
-}
-
-// keyParty is the party behind a key, and the key's groups.
-type keyParty struct {
-	audit.Party
-	groups []string
-}
-
-// partyOf returns the party behind a key now; zero without such a key.
-func partyOf(ctx context.Context, from querier, keyID string) (keyParty, error) {
-	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
-	if malformed != nil {
-		return keyParty{}, nil //nolint:nilerr // no key has such a key_id
-	}
-	p, err := one(ctx, from, "cannot read who stands behind a key", func(row scanner) (p keyParty, err error) {
-		var grants spend.Grants
-		err = row.Scan(parse(&grants, spend.ParseGrants))
-		p.KeyID, p.Principal, p.Owner, p.groups = keyID, cmp.Or(grants.Principal, keyID), grants.Owner, grants.Groups
-		return p, err
-	}, "SELECT coalesce(grants, '') FROM keys WHERE id = ?", id[:])
-	if errors.Is(err, audit.ErrNotFound) {
-		return keyParty{}, nil
-	}
-	return p, err
+	return found[keyID].Key, nil
 }
 
 // addAuthors adds the authors of the version that escalated, and of its draft, if they are
@@ -171,11 +139,11 @@ func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
 		WHERE v.subject = ? AND v.version = ? AND v.kind = 'policy.created' AND c.key_id IS NOT NULL`,
 		a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion)
 	for _, author := range authors {
-		now, err := partyOf(ctx, from, author.KeyID)
+		now, err := keyOf(ctx, from, author.KeyID)
 		if err != nil {
 			return err
 		}
-		a.Authors = append(a.Authors, author, now.Party)
+		a.Authors = append(a.Authors, author, now.Party())
 	}
 	return err
 }
@@ -248,12 +216,12 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 		if err != nil {
 			return err
 		}
-		by, err := partyOf(ctx, tx, d.By.KeyID)
+		by, err := keyOf(ctx, tx, d.By.KeyID)
 		if err != nil {
 			return err
 		}
-		if by.KeyID != "" {
-			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.groups
+		if by != nil {
+			d.By.Principal, d.Owner, d.Groups = by.Party().Principal, by.Grants.Owner, by.Grants.Groups
 		}
 		if result = approval.Takes(d); result != audit.DecisionRecorded {
 			return nil

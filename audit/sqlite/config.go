@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // CreatePolicy implements audit.Policies.
@@ -103,8 +103,6 @@ func countSince(tx *sql.Tx, p *audit.Policy, b audit.NewBudgets) (map[string]spe
 	return budgets, err
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants, stopped, granter_since"
-
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	return s.write(ctx, "cannot create key "+k.ID.Text(spend.PrefixKey), func(tx *sql.Tx) error {
@@ -112,7 +110,7 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec("INSERT INTO keys ("+keyColumns+", generation) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL, ?)",
+		_, err = tx.Exec("INSERT INTO keys (id, hash, name, rpm, active, created_at, grants, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			k.ID[:], k.Hash[:], k.Name, k.RateLimitRPM, k.Active, k.CreatedAt.UnixMilli(), orNull(k.Grants.Text()), generation)
 		if err != nil {
 			return err
@@ -132,13 +130,13 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			return err
 		}
 		// If the key does not exist, the generation is rolled back.
-		before, err := scanKey(tx.QueryRow("SELECT "+keyColumns+" FROM keys WHERE id = ?", id[:]))
+		before, err := scanKey(tx.QueryRow("SELECT "+sqlstore.KeyColumns+" FROM keys WHERE id = ?", id[:]))
 		if err != nil {
 			return err
 		}
 		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
-			generation = ?5 WHERE id = ?6 RETURNING `+keyColumns,
+			generation = ?5 WHERE id = ?6 RETURNING `+sqlstore.KeyColumns,
 			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
 		at := time.Now()
 		if change.Stops {
@@ -170,7 +168,7 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 // RecordExpiring implements audit.Keys.
 func (s *Store) RecordExpiring(ctx context.Context, expiring *audit.Key) error {
 	return s.write(ctx, "cannot record that key "+expiring.ID.Text(spend.PrefixKey)+" expires", func(tx *sql.Tx) error {
-		k, err := scanKey(tx.QueryRow(`SELECT `+keyColumns+` FROM keys
+		k, err := scanKey(tx.QueryRow(`SELECT `+sqlstore.KeyColumns+` FROM keys
 			WHERE id = ?1 AND active AND grants ->> '$.expires_at' = ?2 ->> '$.expires_at' AND NOT EXISTS (SELECT 1 FROM changes
 				WHERE subject = ?3 AND kind = 'key.expiring' AND details ->> '$.expires_at' = ?2 ->> '$.expires_at')`,
 			expiring.ID[:], expiring.Grants.Text(), expiring.ID.Text(spend.PrefixKey)))
@@ -188,27 +186,9 @@ func (s *Store) RecordExpiring(ctx context.Context, expiring *audit.Key) error {
 	})
 }
 
-// ListKeys implements audit.Keys.
-func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (page audit.KeyPage, err error) {
-	before = cmp.Or(before, audit.MaxID())
-	if page.Total, err = one(ctx, s.reader, "cannot count keys", scalar[int64], "SELECT count(*) FROM keys"); err != nil {
-		return page, err
-	}
-	keys, err := collect(ctx, s.reader, "cannot list keys", scanKey,
-		"SELECT "+keyColumns+" FROM keys WHERE id < ? ORDER BY id DESC LIMIT ?", before[:], limit+1)
-	page.Keys, page.More = audit.Cut(keys, limit)
-	return page, err
-}
-
-// KeyByHash implements audit.Keys.
-func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
-	return orNil(one(ctx, s.reader, "cannot read a key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE hash = ?", hash[:]))
-}
-
-func scanKey(row scanner) (k audit.Key, err error) {
-	err = row.Scan(blob(k.ID[:]), blob(k.Hash[:]), &k.Name, &k.RateLimitRPM, &k.Active, (*millis)(&k.CreatedAt), (*millis)(&k.LastUsedAt),
-		parse(&k.Grants, spend.ParseGrants), (*integer)(&k.Stopped), (*integer)(&k.GranterSince))
-	return k, err
+func scanKey(row scanner) (audit.Key, error) {
+	k, err := sqlstore.ScanKey(databaseRow{row})
+	return *k.Key, err
 }
 
 // NoteKeyUses implements audit.Keys.
@@ -237,7 +217,7 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Generation, err = one(ctx, tx, doing, scalar[int64], "SELECT generation FROM config"); err != nil {
 		return changes, err
 	}
-	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+keyColumns+" FROM keys WHERE generation > ?", since); err != nil {
+	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+sqlstore.KeyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
 	if changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string],

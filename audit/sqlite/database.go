@@ -46,12 +46,7 @@ func (d database) Write(ctx context.Context, doing, _ string, fn func(context.Co
 }
 
 // databaseTx is a *sql.DB or a *sql.Tx.
-type databaseTx struct {
-	db interface {
-		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-		ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
-	}
-}
+type databaseTx struct{ db querier }
 
 // Query implements sqlstore.Tx.
 func (t databaseTx) Query(ctx context.Context, each func(sqlstore.Row) error, query string, args ...any) error {
@@ -85,7 +80,7 @@ func arguments(args []any) []any {
 	return args
 }
 
-type databaseRow struct{ rows *sql.Rows }
+type databaseRow struct{ row scanner }
 
 // Scan implements sqlstore.Row.
 func (r databaseRow) Scan(targets ...any) error {
@@ -99,5 +94,5 @@ func (r databaseRow) Scan(targets ...any) error {
 			targets[i] = (*millis)(target)
 		}
 	}
-	return r.rows.Scan(targets...)
+	return r.row.Scan(targets...)
 }

@@ -19,6 +19,7 @@ type scanner interface{ Scan(...any) error }
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
 }
 
 // each scans the rows of a query one after the other.

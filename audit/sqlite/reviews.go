@@ -58,11 +58,11 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 		if err != nil {
 			return nil, err
 		}
-		author, err := partyOf(ctx, from, d.Author.KeyID)
+		author, err := keyOf(ctx, from, d.Author.KeyID)
 		if err != nil {
 			return nil, err
 		}
-		r.AuthorNow = author.Party
+		r.AuthorNow = author.Party()
 	}
 	changes, err := collect(ctx, from, doing, scanChange, "SELECT "+readChangeColumns+
 		" FROM changes WHERE subject = ? AND kind IN ('policy.draft_approved', 'policy.draft_rejected') AND seq > ? ORDER BY seq",
@@ -78,28 +78,14 @@ func review(ctx context.Context, from querier, d *audit.Draft, now time.Time) (*
 		if a.Draft != d.Generation {
 			continue
 		}
-		if a.Now, err = approverOf(ctx, from, a.By.KeyID, d.PolicyID, now); err != nil {
+		key, err := keyOf(ctx, from, a.By.KeyID)
+		if err != nil {
 			return nil, err
 		}
+		a.Now = audit.ApproverOf(key, d.PolicyID, now)
 		r.Add(a)
 	}
 	return r, nil
-}
-
-// approverOf returns a key in its current state; nil without such a key.
-func approverOf(ctx context.Context, from querier, keyID, policyID string, now time.Time) (*audit.Approver, error) {
-	id, malformed := spend.ParseID(keyID, spend.PrefixKey)
-	if malformed != nil {
-		return nil, nil //nolint:nilerr // no key has such a key_id
-	}
-	k, err := one(ctx, from, "cannot read an approver's key", scanKey, "SELECT "+keyColumns+" FROM keys WHERE id = ?", id[:])
-	if errors.Is(err, audit.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return audit.ApproverOf(&k, policyID, now), nil
 }
 
 // Review implements audit.Drafts.
@@ -130,12 +116,12 @@ func (s *Store) DecideDraft(ctx context.Context, d audit.DraftDecisionRequest) (
 		if err != nil {
 			return err
 		}
-		by, err := approverOf(ctx, tx, d.By.KeyID, d.PolicyID, now)
+		by, err := keyOf(ctx, tx, d.By.KeyID)
 		if err != nil {
 			return err
 		}
 		if by != nil {
-			d.By.Principal, d.Owner, d.Groups = by.Principal, by.Owner, by.Groups
+			d.By.Principal, d.Owner, d.Groups = by.Party().Principal, by.Grants.Owner, by.Grants.Groups
 		}
 		if result = r.Takes(&d); result != audit.DecisionRecorded {
 			return nil

@@ -67,7 +67,7 @@ func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page 
 	w.and("id < ", cmp.Or(q.Before, audit.MaxID()))
 	w.is("policy_id", q.PolicyID)
 	w.is("status", string(q.Status))
-	w.in("policy_id", q.PolicyIDs)
+	in(&w, "policy_id", q.PolicyIDs)
 	page, err = list(ctx, s, "cannot list backtests", func(row Row) (b audit.Backtest, err error) {
 		return b, scanListedBacktest(row, &b)
 	}, "SELECT "+listedBacktest+" FROM backtests"+w.String()+" ORDER BY id DESC LIMIT "+w.arg(q.Limit+1), w.args...)

@@ -25,7 +25,7 @@ func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, er
 	w.and(id+" >= ", q.From)
 	w.and(id+" < ", q.Before)
 	w.and("policy_id = ", q.PolicyID)
-	w.in("key_id", q.KeyIDs)
+	in(&w, "key_id", q.KeyIDs)
 	return list(ctx, s, "cannot list the checks of API keys", func(row Row) (found spend.ID, err error) {
 		return found, row.Scan(&found)
 	}, "SELECT "+id+" FROM "+from+w.String()+fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", id, q.Limit), w.args...)

@@ -36,7 +36,7 @@ func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error
 func (s *Store) SubmittedDrafts(ctx context.Context, q audit.PolicyQuery) (policyIDs []string, more bool, err error) {
 	var w where
 	w.and("d.policy_id > ", q.After)
-	w.in("d.policy_id", q.PolicyIDs)
+	in(&w, "d.policy_id", q.PolicyIDs)
 	policyIDs, err = list(ctx, s, "cannot list the drafts that were submitted", scalar[string], `SELECT d.policy_id FROM drafts AS d
 		WHERE d.rules <> '' AND d.generation = (SELECT max(l.generation) FROM drafts AS l WHERE l.policy_id = d.policy_id)
 			AND (SELECT p.changes FROM policies AS p WHERE p.policy_id = d.policy_id ORDER BY p.version DESC LIMIT 1) IS NOT NULL`+

@@ -34,7 +34,7 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list policies"
 	var w where
-	w.in("policy_id", q.PolicyIDs)
+	in(&w, "policy_id", q.PolicyIDs)
 	// Each policy has exactly one version 1.
 	total, err := find(ctx, s, doing, scalar[int64], "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...)
 	if err != nil {

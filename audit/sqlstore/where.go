@@ -31,7 +31,7 @@ func (w *where) is(column, value string) {
 }
 
 // in adds the condition that a column has one of the values, unless they are nil.
-func (w *where) in(column string, values []string) {
+func in[T any](w *where, column string, values []T) {
 	if values == nil {
 		return
 	}
