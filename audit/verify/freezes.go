@@ -44,7 +44,7 @@ func (w *changeWalk) freeze(c Change) {
 	switch c.Kind {
 	case audit.FreezeCreated:
 		w.freezes = append(w.freezes, frozenTime{id: c.Subject, seq: c.Seq, scope: f.Scope.Folded(), from: c.At, until: f.Until})
-		if string(fields[changeActor]) == "system" {
+		if c.By.Kind() == "system" {
 			w.restores = append(w.restores, c.Seq)
 		}
 	case audit.FreezeIsReleased, audit.FreezeEnded:

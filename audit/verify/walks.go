@@ -56,8 +56,8 @@ func walkFields(ctx context.Context, t Tables, w Walk, each func(fields [][]byte
 	})
 }
 
-// Change is a stored change of the configuration. Its hashes are zero if they are none; of its actor only the key and the
-// principal are read.
+// Change is a stored change of the configuration. Its hashes are zero if they are none; of its actor only the key, the
+// principal and the credential are read.
 type Change struct {
 	audit.Change
 	Row []byte // encoded; valid until the call returns
@@ -69,7 +69,8 @@ func Changes(ctx context.Context, t Tables, each func(Change) error) error {
 	return walkFields(ctx, t, Walk{Table: chain.Changes(), Order: "seq"}, func(f [][]byte, row []byte) error {
 		c := Change{Change: audit.Change{
 			Seq: chain.Integer(f[0]), Kind: audit.ChangeKind(f[1]), Subject: string(f[2]), Version: int(chain.Integer(f[3])),
-			By: audit.Actor{KeyID: string(f[5]), Principal: string(f[6])}, Details: string(f[11]), Hash: hashIn(f[12]), Head: hashIn(f[13]),
+			By: audit.Actor{KeyID: string(f[5]), Principal: string(f[6]), Credential: string(f[7])}, Details: string(f[11]),
+			Hash: hashIn(f[12]), Head: hashIn(f[13]),
 		}}
 		c.At, _ = chain.Time(f[10])
 		// The row without its last column, the head.
