@@ -217,7 +217,8 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Generation, err = one(ctx, tx, doing, scalar[int64], "SELECT generation FROM config"); err != nil {
 		return changes, err
 	}
-	if changes.Keys, err = collect(ctx, tx, doing, scanKey, "SELECT "+sqlstore.KeyColumns+" FROM keys WHERE generation > ?", since); err != nil {
+	if changes.Keys, err = collect(ctx, tx, doing, scanKey,
+		"SELECT "+sqlstore.KeyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
 	if changes.PolicyIDs, err = collect(ctx, tx, doing, scalar[string],
