@@ -37,7 +37,9 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 		return each(a)
 	}, `SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, a.created_at, a.expires_at, coalesce(a.policy_id, ''),
 		coalesce(a.agent_id, ''), coalesce(a.principal, ''),
-			u.check_id, d.at, c.approval, c.owner, a.payment
+			u.check_id, d.at, c.approval, c.owner,
+			-- A value that is no payment's becomes one that no payment has.
+			iif(a.payment IS NULL OR length(a.payment) = 32 AND a.payment <> zeroblob(32), a.payment, randomblob(32))
 		FROM approvals AS a FULL JOIN approval_uses AS u ON u.approval_id = a.id
 		LEFT JOIN approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) LEFT JOIN checks AS c ON c.check_id = a.id ORDER BY 1`)
 }

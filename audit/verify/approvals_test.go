@@ -146,6 +146,8 @@ func TestTamperedApprovals(t *testing.T) {
 		},
 		fmt.Sprintf("UPDATE approvals SET id = '%s' WHERE id = '%s'", id(tr.use), id(tr.pending)): {"inserted " + approvalOf(tr.use), "removed " +
 			approvalOf(tr.pending)},
+		column("payment = decode(repeat('00', 32), 'hex')", tr.pending): {"altered " + approvalOf(tr.pending)},
+		column("payment = decode(repeat('01', 31), 'hex')", tr.pending): {"altered " + approvalOf(tr.pending)},
 		column("required = 1", tr.pending) + column("use_within_ms = 7", tr.approved) + column("policy_id = 'x'",
 			tr.denied) + column("agent_id = 'x'", tr.expired): {
 			"altered " + approvalOf(tr.pending), "altered " + approvalOf(tr.approved), "altered " + approvalOf(tr.denied), "altered " +

@@ -29,7 +29,10 @@ func (s *Snapshot) Approvals(ctx context.Context, each func(verify.ApprovalRow) 
 			s.in(`SELECT coalesce(a.id, u.approval_id), a.id IS NOT NULL, coalesce(a.created_at, 'epoch'), coalesce(a.expires_at, 'epoch'),
 				coalesce(a.use_within_ms, -1), coalesce(a.required, -1)::bigint, a.action_hash,
 				coalesce(a.policy_id, ''), coalesce(a.agent_id, ''),
-				coalesce(a.principal, ''), coalesce(a.owner, ''), coalesce(a.payment, ''), u.check_id, d.at
+				coalesce(a.principal, ''), coalesce(a.owner, ''),
+				-- A value that is no payment's becomes one that no payment has.
+				coalesce(CASE WHEN octet_length(a.payment) = 32 AND a.payment <> decode(repeat('00', 32), 'hex')
+					THEN a.payment ELSE sha256(a.payment) END, ''), u.check_id, d.at
 				FROM {schema}.approvals AS a FULL JOIN {schema}.approval_uses AS u ON u.approval_id = a.id
 				LEFT JOIN {schema}.approval_deadlines AS d ON d.approval_id = coalesce(a.id, u.approval_id) ORDER BY 1`))
 	})
