@@ -42,6 +42,11 @@ func StartDev(ctx context.Context, dir string, more ...Settings) (*Dev, error) {
 	if err != nil {
 		return nil, err
 	}
+	return StartDevOf(ctx, binary, dir, more...)
+}
+
+// StartDevOf is like StartDev, with a service that is compiled already.
+func StartDevOf(ctx context.Context, binary, dir string, more ...Settings) (*Dev, error) {
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the node: %w", err)
