@@ -82,14 +82,15 @@ func runGateway(ctx context.Context, p cli.Process, args []string, upstream stri
 	if err != nil {
 		return err
 	}
-	api, err := gatewayClient(file, c)
+	shares := &gateway.Shares{Base: http.DefaultTransport}
+	api, err := gatewayClient(file, c, shares)
 	if err != nil {
 		return err
 	}
 	gatherer, registry := newRegistry(c.Deployment)
 	lines.observe(registry, c.Deployment)
 	g, err := gateway.New(gateway.Options{
-		File: file, Client: api, Version: version, Environ: p.Environ, Logger: log, Registerer: registry,
+		File: file, Client: api, Shares: shares, Version: version, Environ: p.Environ, Logger: log, Registerer: registry,
 	})
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func gatewayReady(api *client.Client) func(context.Context) httpapi.Readiness {
 }
 
 // gatewayClient makes the client of the service that the file or the environment names.
-func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, error) {
+func gatewayClient(file *gateway.File, c config.Gateway, shares *gateway.Shares) (*client.Client, error) {
 	url, key, err := file.Service()
 	if err != nil {
 		return nil, err
@@ -158,6 +159,7 @@ func gatewayClient(file *gateway.File, c config.Gateway) (*client.Client, error)
 	}
 	return client.New(client.Options{
 		BaseURL: url, APIKey: key, UserAgent: "spendgate-gateway/" + version, AttemptTimeout: toolTimeout, MaxWait: toolMaxWait,
+		HTTPClient: &http.Client{Transport: shares},
 	})
 }
 

@@ -3,11 +3,14 @@ package gateway
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,6 +18,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+	"golang.org/x/text/unicode/norm"
+
+	"spendgate/audit/spend"
+	"spendgate/hotpath/client"
 )
 
 // reads returns the paths of the arguments that the gateway reads from a call, by the members
@@ -24,11 +31,10 @@ func (t *tool) reads() map[string]string {
 	if t.Amount != nil {
 		read["amount"] = t.Amount.Argument
 	}
-	if t.Currency != nil {
-		read["currency"] = t.Currency.Argument
-	}
-	if t.Counterparty != nil {
-		read["counterparty"] = t.Counterparty.Argument
+	for name, from := range map[string]*source{"currency": t.Currency, "counterparty": t.Counterparty} {
+		if from != nil {
+			read[name] = from.Argument
+		}
 	}
 	for name, from := range t.Metadata {
 		read["metadata."+name] = from.Argument
@@ -73,42 +79,39 @@ func closed(arguments jsontext.Value, known []string, prefix string) error {
 // sent returns the arguments for the server: exactly those of the call, with the
 // idempotency argument filled in if the server takes one.
 func (t *tool) sent(arguments jsontext.Value, key string) (jsontext.Value, error) {
-	if t.IdempotencyArgument == "" {
+	own := t.IdempotencyArgument
+	if own == "" {
 		return arguments, nil
 	}
 	o, err := parseObject(arguments)
 	if err != nil {
 		return nil, fmt.Errorf("arguments %w", err)
 	}
-	return append(o.without(t.IdempotencyArgument), member{t.IdempotencyArgument, encode(key)}).text(), nil
+	o = slices.DeleteFunc(o, func(m member) bool { return strings.EqualFold(m.name, own) })
+	return append(o, member{own, encode(key)}).text(), nil
 }
-
-// noLoader reads no schema from anywhere.
-type noLoader struct{}
-
-func (noLoader) Load(string) (any, error) { return nil, errors.New("it refers to another document") }
 
 // compile reads the schema of a tool's arguments. One that cannot be read permits no call.
 func compile(text jsontext.Value) (*jsonschema.Schema, error) {
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
 	const name = "tool.json"
 	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource(name, document); err != nil {
-		return nil, err
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // of no scheme: it reads no other document
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err == nil {
+		err = c.AddResource(name, document)
 	}
-	return c.Compile(name)
+	var s *jsonschema.Schema
+	if err == nil {
+		s, err = c.Compile(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the tool's schema cannot be read, so that no call of it can be checked: %w", err)
+	}
+	return s, nil
 }
 
 // validate checks arguments by a tool's schema.
-func validate(text, arguments jsontext.Value) error {
-	s, err := compile(text)
-	if err != nil {
-		return fmt.Errorf("the tool's schema cannot be read, so that no call of it can be checked: %w", err)
-	}
+func validate(s *jsonschema.Schema, arguments jsontext.Value) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(arguments))
 	if err != nil {
 		return fmt.Errorf("the arguments cannot be read: %w", err)
@@ -179,12 +182,8 @@ func properties(s *jsonschema.Schema) []string {
 
 // checkFilled refuses a tool whose schema names its arguments, but not the one that is to take
 // the idempotency key: a server that ignores the key would carry a call out twice that is taken over.
-func (t *tool) checkFilled(schema jsontext.Value) error {
-	s, err := compile(schema)
-	if t.IdempotencyArgument == "" || err != nil {
-		return nil //nolint:nilerr // validate says what is wrong
-	}
-	if names := properties(s); len(names) == 0 || slices.Contains(names, t.IdempotencyArgument) {
+func (t *tool) checkFilled(s *jsonschema.Schema) error {
+	if names := properties(s); t.IdempotencyArgument == "" || len(names) == 0 || slices.Contains(names, t.IdempotencyArgument) {
 		return nil
 	}
 	return fmt.Errorf("the tool's schema has no argument %q, which the gateway's file says takes the idempotency key: somebody must correct "+
@@ -195,9 +194,9 @@ func (t *tool) checkFilled(schema jsontext.Value) error {
 func (t *tool) notes(schema jsontext.Value) (notes []string) {
 	s, err := compile(schema)
 	if err != nil {
-		return []string{fmt.Sprintf("the tool's schema cannot be read, and every call is refused: %v", err)}
+		return []string{err.Error()}
 	}
-	if err := t.checkFilled(schema); err != nil {
+	if err := t.checkFilled(s); err != nil {
 		notes = append(notes, err.Error())
 	}
 	if t.Same == nil {
@@ -231,7 +230,10 @@ func hide(text jsontext.Value, argument string) any {
 }
 
 func hideIn(schema any, argument string) {
-	s, _ := schema.(map[string]any)
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return
+	}
 	if names, ok := s["properties"].(map[string]any); ok {
 		maps.DeleteFunc(names, func(name string, _ any) bool { return strings.EqualFold(name, argument) })
 	}
@@ -239,17 +241,127 @@ func hideIn(schema any, argument string) {
 		s["required"] = slices.DeleteFunc(names, func(name any) bool { return name == argument })
 	}
 	for _, part := range []string{"$defs", "definitions", "allOf", "anyOf", "oneOf", "if", "then", "else"} {
-		switch parts := s[part].(type) {
-		case []any:
-			for _, one := range parts {
-				hideIn(one, argument)
-			}
-		case map[string]any:
-			if hideIn(parts, argument); strings.Contains(part, "def") {
-				for _, one := range parts {
-					hideIn(one, argument)
-				}
+		parts, _ := s[part].([]any)
+		if one, ok := s[part].(map[string]any); ok && strings.Contains(part, "def") {
+			parts = slices.Collect(maps.Values(one))
+		}
+		for _, one := range append(parts, s[part]) {
+			hideIn(one, argument)
+		}
+	}
+}
+
+const againAfterHours = 24 // is a payment of an agent free again
+
+// payment adds to an action which payment it is: a hash of the server, the tool, the arguments of same and, unless they name
+// the payment for good, the agent.
+func (t *tool) payment(upstream, name string, a *client.Action, arguments jsontext.Value) error {
+	values, err := t.named(*a, arguments)
+	if err != nil {
+		return err
+	}
+	parts := []string{upstream, name}
+	if !t.Once {
+		parts = append(parts, a.AgentID)
+		a.AgainAfterHours = againAfterHours
+	}
+	sum := sha256.Sum256([]byte("spendgate gateway payment\n" + string(encode(append(parts, values...)))))
+	a.PaymentKey = "gw-" + base64.RawURLEncoding.EncodeToString(sum[:])
+	return nil
+}
+
+// named returns the arguments of same, each with its path, in one form for all ways to write it.
+func (t *tool) named(a client.Action, arguments jsontext.Value) (values []string, err error) {
+	of := same{all: true}
+	if t.Same != nil {
+		of = *t.Same
+	}
+	paths := slices.Clone(of.paths)
+	if of.all {
+		if paths, err = leaves(arguments, ""); err != nil {
+			return nil, err
+		}
+		paths = slices.DeleteFunc(paths, func(path string) bool { return path == t.IdempotencyArgument })
+	}
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		value, err := at(arguments, path)
+		if err != nil {
+			return nil, err
+		}
+		text, err := plainValue(path, value)
+		switch {
+		case err != nil:
+			return nil, err
+		case text == "" && t.Once:
+			return nil, fmt.Errorf("argument %s is missing, and once needs all of same", path)
+		case text == "":
+			continue
+		case path == t.Amount.Argument:
+			text = a.Amount.String()
+		case path == t.Currency.Argument:
+			text = a.Currency
+		}
+		values = append(values, path, text)
+	}
+	if values == nil {
+		return nil, fmt.Errorf("none of the arguments %s is given, which say what payment this is", strings.Join(of.paths, ", "))
+	}
+	return values, nil
+}
+
+// The most arguments that may name a payment, and how deep objects may be in each other.
+const (
+	mostLeaves = 256
+	mostDepth  = 16
+)
+
+// leaves returns the paths of all values inside an object that are no objects.
+func leaves(value jsontext.Value, prefix string) (paths []string, err error) {
+	if strings.Count(prefix, ".") > mostDepth {
+		return nil, fmt.Errorf("the arguments have objects in each other more than %d deep", mostDepth)
+	}
+	o, err := parseObject(value)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range o {
+		inner := []string{prefix + m.name}
+		if m.value.Kind() == '{' {
+			if inner, err = leaves(m.value, prefix+m.name+"."); err != nil {
+				return nil, err
 			}
 		}
+		if paths = append(paths, inner...); len(paths) > mostLeaves {
+			return nil, fmt.Errorf("the arguments have more than %d values, all of which name the payment", mostLeaves)
+		}
+	}
+	return paths, nil
+}
+
+// plainValue returns the one form of a value that names a payment: of text, without white space around it and in NFKC, of a
+// number by its value, or true or false. Text that looks like another one, and objects and lists, which can be written in several
+// ways, are refused.
+func plainValue(path string, value jsontext.Value) (string, error) {
+	switch value.Kind() {
+	case '"':
+		text, _ := textOf(value)
+		text = strings.TrimSpace(norm.NFKC.String(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text)))
+		if fault := spend.VisibleFault(text); fault != "" {
+			return "", fmt.Errorf("argument %s %s", path, fault)
+		}
+		return text, nil
+	case '0':
+		if err := checkDigits(value); err != nil {
+			return "", fmt.Errorf("argument %s %w", path, err)
+		}
+		float, _ := strconv.ParseFloat(string(value), 64)
+		return strconv.FormatFloat(float+0, 'f', -1, 64), nil // as text would have it: 77 and "77" are one
+	case 't', 'f':
+		return string(value), nil
+	case '{', '[':
+		return "", fmt.Errorf("argument %s is %s: a payment is named by text, a number, true or false", path, kindOf(value))
+	default:
+		return "", nil
 	}
 }

@@ -1,10 +1,15 @@
 package gateway
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 func mapping(change func(*tool)) *tool {
@@ -142,7 +147,10 @@ func TestValidate(t *testing.T) {
 		{`{"$ref":"file:///etc/passwd"}`, `{}`, "cannot be read"},
 		{`{"type":"none"}`, `{}`, "cannot be read"},
 	} {
-		err := validate(jsontext.Value(c.schema), jsontext.Value(c.arguments))
+		schema, err := compile(jsontext.Value(c.schema))
+		if err == nil {
+			err = validate(schema, jsontext.Value(c.arguments))
+		}
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s of %s: %v, want %q", c.arguments, c.schema, err, c.want)
 		}
@@ -239,7 +247,7 @@ func TestHidden(t *testing.T) {
 	if got, err := m.sent(jsontext.Value(`{"Key":"x","a":1.50}`), "exe_1"); err != nil || string(got) != `{"a":1.50,"key":"exe_1"}` {
 		t.Error(string(got), err)
 	}
-	if err := m.checkFilled(jsontext.Value(`{"properties":{"a":{}}}`)); err == nil {
+	if err := m.checkFilled(must.Get(compile(jsontext.Value(`{"properties":{"a":{}}}`)))(t)); err == nil {
 		t.Error("a server that does not take the key is called")
 	}
 }
@@ -252,7 +260,7 @@ func TestResults(t *testing.T) {
 	})
 	for result, want := range map[string]string{
 		`{"structuredContent":{"refund":{"id":"re_1"}}}`:                                         "re_1",
-		`{"structuredContent":{"refund":{"id":7}},"content":[]}`:                                 "7",
+		`{"structuredContent":{"refund":{"id":9007199254740993}},"content":[]}`:                  "9007199254740993",
 		`{"content":[{"type":"text","text":"{\"refund\":{\"id\":\"re_2\"}}"}]}`:                  "re_2",
 		`{"content":[{"type":"text","text":"{}"},{"type":"text","text":"{}"}]}`:                  "",
 		`{"structuredContent":{"code":"card_declined"}}`:                                         "declined",
@@ -266,8 +274,13 @@ func TestResults(t *testing.T) {
 		`{"structuredContent":{"code":""}}`:                                                      "",
 		`7`:                                                                                      "",
 	} {
-		got := m.reference(jsontext.Value(result))
-		if m.declined(jsontext.Value(result)) {
+		got, r := "", new(mcp.CallToolResult)
+		if a, _ := readable([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`)).(*jsonrpc.Response); a.Error == nil {
+			must.Do(t, json.Unmarshal(a.Result, r))
+			unquoted(r)
+			got = m.reference(r)
+		}
+		if m.declined(r) {
 			got = "declined"
 		}
 		if got != want {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"time"
@@ -62,12 +61,12 @@ func (s *session) callMapped(ctx context.Context, r *mcp.CallToolRequest, name s
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(g.stopping, func() { cancel(errStopped) })()
-	e := c.decide(ctx)
+	c.action.AgentID = g.agentOf(r.Extra)
+	e := c.decide(context.WithValue(ctx, agentKey{}, c.action.AgentID))
 	took := time.Since(started)
 	g.metrics.ended(s.l.u.name, name, e, took)
-	g.log.LogAttrs(ctx, slog.LevelInfo, "call", slog.String("upstream", s.l.u.name), slog.String("tool", name),
-		slog.String("agent_id", c.action.AgentID), slog.String("state", e.state), slog.String("shadow", e.shadow),
-		slog.String("decision", e.decision), slog.String("check_id", e.checkID), slog.Int64("duration_ms", took.Milliseconds()))
+	s.log.InfoContext(ctx, "call", "tool", name, "agent_id", c.action.AgentID, "state", e.state, "shadow", e.shadow,
+		"decision", e.decision, "check_id", e.checkID, "duration_ms", took.Milliseconds())
 	return e.result(), nil
 }
 
@@ -76,7 +75,7 @@ var errStopped = errors.New("the gateway is being stopped")
 // decide asks the service and carries the call out if that is allowed. A shadow carries it out in any case.
 func (c *mappedCall) decide(ctx context.Context) end {
 	unread := c.read(ctx)
-	if c.s.gw.file.Shadow {
+	if c.s.gw.File.Shadow {
 		return c.shadow(ctx, unread)
 	}
 	if off, ok := errors.AsType[*offError](unread); ok {
@@ -87,14 +86,15 @@ func (c *mappedCall) decide(ctx context.Context) end {
 	}
 	wait := time.Duration(*c.t.WaitSeconds) * time.Second
 	p := pay.Payment{Action: c.action, Wait: wait, Patience: wait, TakeOver: c.t.IdempotencyArgument != ""}
-	asks := c.s.canOpen(c.request) && wait > 0
-	opened, declined := approvalOpened(c.request)
-	if asks && !opened || declined {
+	shows := c.request.ClientCapabilities() // addresses to its user
+	asks := c.s.gw.File.Console != "" && shows != nil && shows.Elicitation != nil && shows.Elicitation.URL != nil && wait > 0
+	answer, asked := c.request.Params.InputResponses[approvalAsked].(*mcp.ElicitResult)
+	if asked && answer.Action != "accept" || asks && !asked {
 		p.Wait = 0
 	}
 	r := c.s.gw.guard.Run(ctx, p, c.carryOut)
 	e := c.ended(r)
-	if e.state == statePending && asks && !opened && !declined {
+	if e.state == statePending && asks && !asked {
 		e.ask = c.s.approvalPage(r.Check)
 	}
 	return e
@@ -102,7 +102,11 @@ func (c *mappedCall) decide(ctx context.Context) end {
 
 // read finds out what the call would do, and whether its tool is the accepted one.
 func (c *mappedCall) read(ctx context.Context) (err error) {
-	c.action.AgentID = c.s.agentOf(c.request.Extra)
+	if c.s.gw.tokens != nil { // otherwise agents can call themselves anything
+		if err := c.s.gw.Shares.refuse(c.action.AgentID); err != nil {
+			return err
+		}
+	}
 	if !c.arguments.IsValid() {
 		return errors.New("the arguments have a name twice, or text that is not Unicode")
 	}
@@ -110,7 +114,11 @@ func (c *mappedCall) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(closed(c.arguments, c.t.known(), ""), c.t.checkFilled(d.schema)); err != nil {
+	schema, err := compile(d.schema)
+	if err := cmp.Or(closed(c.arguments, c.t.known(), ""), err); err != nil {
+		return err
+	}
+	if err := c.t.checkFilled(schema); err != nil {
 		return err
 	}
 	const anyKey = "exe_00000000000000000000000000000000"
@@ -118,7 +126,7 @@ func (c *mappedCall) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := validate(d.schema, sent); err != nil {
+	if err := validate(schema, sent); err != nil {
 		return err
 	}
 	if c.action, err = c.t.action(c.action.AgentID, c.arguments); err != nil {
@@ -130,8 +138,6 @@ func (c *mappedCall) read(ctx context.Context) (err error) {
 // definition returns the tool's definition as it was at most age ago. It fails with an
 // offError if the definition was not accepted.
 func (c *mappedCall) definition(ctx context.Context, age time.Duration) (definition, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
 	d, over, err := c.s.gw.tool(ctx, c.s.l, c.name, age)
 	if err == nil {
 		c.over = over
@@ -178,16 +184,15 @@ func (c *mappedCall) outcome(everSent bool) pay.End {
 		}
 		return pay.End{Note: a.problem}
 	}
-	text := encode(a.result)
 	switch {
-	case c.t.declined(text):
+	case c.t.declined(a.result):
 		return pay.End{Outcome: pay.Declined, Note: "the server declined it"}
 	case a.result.NeedsInput():
 		return pay.End{Note: "the server asks a question instead of answering, which a call that moves money cannot pass on"}
 	case a.result.IsError:
 		return pay.End{Note: "the server said that it failed"}
 	}
-	reference := c.t.reference(text)
+	reference := c.t.reference(a.result)
 	if reference == "" && a.result.StructuredContent == nil && pay.LooksFailed(firstText(a.result)) {
 		return pay.End{Note: "the server's answer looks like an error"}
 	}
@@ -216,7 +221,7 @@ func (c *mappedCall) ask(ctx context.Context, arguments jsontext.Value) answered
 	}
 	if own, ok := errors.AsType[*jsonrpc.Error](err); ok && own.Data != nil {
 		result := &mcp.CallToolResult{IsError: true, StructuredContent: jsontext.Value(own.Data)}
-		if c.t.declined(encode(result)) {
+		if c.t.declined(result) {
 			return answered{result: result}
 		}
 	}
@@ -228,7 +233,7 @@ func (c *mappedCall) shadow(ctx context.Context, unread error) end {
 	e := end{state: stateError}
 	if unread == nil {
 		asking, cancel := context.WithTimeout(ctx, shadowTimeout)
-		check, err := c.s.gw.api.Check(asking, c.action)
+		check, err := c.s.gw.Client.Check(asking, c.action)
 		cancel()
 		if unread = err; err == nil {
 			e = would(check)
@@ -252,11 +257,9 @@ func (c *mappedCall) shadow(ctx context.Context, unread error) end {
 	if err != nil {
 		arguments = c.arguments
 	}
-	if c.over == nil {
-		if c.over, err = c.s.l.session(ctx); err != nil {
-			e.state, e.isError, e.text = stateError, true, err.Error()
-			return e
-		}
+	if c.over, err = c.s.l.session(ctx); err != nil {
+		e.state, e.isError, e.text = stateError, true, err.Error()
+		return e
 	}
 	a := c.ask(ctx, arguments)
 	c.answer = &a
@@ -272,4 +275,18 @@ func (c *mappedCall) shadow(ctx context.Context, unread error) end {
 		e.isError, e.text = true, a.problem
 	}
 	return e
+}
+
+// approvalAsked is the question to the agent's user that leads to an approval in the console.
+const approvalAsked = "approval"
+
+// approvalPage asks the agent's user to open the approval of a check in the console.
+func (s *session) approvalPage(check *client.Result) mcp.InputRequestMap {
+	if check.ApprovalID == "" {
+		return nil
+	}
+	return mcp.InputRequestMap{approvalAsked: &mcp.ElicitParams{
+		Mode: "url", URL: strings.TrimRight(s.gw.File.Console, "/") + "/#/approvals/" + check.ApprovalID, ElicitationID: check.ApprovalID,
+		Message: "This payment waits for people to approve it: " + check.Message,
+	}}
 }

@@ -1,18 +1,25 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -40,11 +47,17 @@ func (o looker) look(ctx context.Context, u *upstream) (all pinned, name string,
 	all = make(pinned)
 	for _, old := range []bool{true, false} {
 		for _, capabilities := range lookedAs() {
-			var seen pinned
-			if seen, name, err = o.lookAs(ctx, u, old, capabilities); err != nil {
+			bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+			l := o.link(u, old, capabilities)
+			tools, cs, err := l.settledTools(bounded)
+			if cancel(); err != nil {
 				return nil, "", fmt.Errorf("the server %s: %w", u.name, err)
 			}
-			all.add(seen)
+			if info := cs.InitializeResult().ServerInfo; info != nil { // it may be missing
+				name = info.Name
+			}
+			l.close()
+			all.add(tools)
 		}
 	}
 	return all, name, nil
@@ -67,53 +80,35 @@ func (p pinned) add(others pinned) {
 	}
 }
 
-// lookAs connects to a server as an agent with those capabilities, reads its tools and disconnects.
-func (o looker) lookAs(ctx context.Context, u *upstream, old bool, capabilities *mcp.ClientCapabilities,
-) (tools pinned, name string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	l := &link{u: u, log: o.log, old: old, failed: func() {}, dial: func() mcp.Transport { return dialer(u, o.environ, o.log) }}
+// link returns what connects to a server as an agent with those capabilities.
+func (o looker) link(u *upstream, old bool, capabilities *mcp.ClientCapabilities) *link {
+	l := &link{u: u, log: o.log, old: old, failed: func() {}, arrived: func(jsonrpc.Message) {}}
+	l.dial = func(l *link) mcp.Transport { return l.dialer(o.environ) }
 	l.client = mcp.NewClient(&mcp.Implementation{Name: "spendgate-gateway", Version: o.version}, &mcp.ClientOptions{
 		Capabilities:           capabilities,
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.forgetTools() },
 	})
 	l.client.AddSendingMiddleware(l.send)
-	defer l.close()
-	if tools, err = l.settledTools(ctx); err != nil {
-		return nil, "", err
-	}
-	cs, err := l.session(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	if info := cs.InitializeResult().ServerInfo; info != nil { // it may be missing
-		name = info.Name
-	}
-	return tools, name, nil
+	return l
 }
 
 // settledTools returns the server's tools once they have not changed for a moment: some
 // servers add tools only when they know the capabilities of the agent.
-func (l *link) settledTools(ctx context.Context) (pinned, error) {
+func (l *link) settledTools(ctx context.Context) (pinned, *mcp.ClientSession, error) {
 	const moment, rounds = 300 * time.Millisecond, 10
-	count := func() int {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.changes
-	}
 	for round := 1; ; round++ {
-		before := count()
-		tools, _, err := l.definitions(ctx, 0)
+		before := l.changes.Load()
+		tools, cs, err := l.definitions(ctx, 0)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		select {
 		case <-time.After(moment):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
-		if count() == before || round == rounds {
-			return tools, nil
+		if l.changes.Load() == before || round == rounds {
+			return tools, cs, nil
 		}
 	}
 }
@@ -150,7 +145,10 @@ func Check(ctx context.Context, o CheckOptions) error {
 		return err
 	}
 	now := &lock{Upstreams: make(map[string]map[string]pin)}
-	var lines, left, notes []string // left is what cannot be accepted
+	var notes, lines, left []string // left is what cannot be accepted
+	if old == nil {
+		old, lines = new(lock), []string{"there is no " + lockPath(o.File.path)}
+	}
 	for _, name := range o.File.order {
 		u := o.File.Upstreams[name]
 		tools, _, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
@@ -158,52 +156,44 @@ func Check(ctx context.Context, o CheckOptions) error {
 			return err
 		}
 		now.Upstreams[name] = tools.pins()
-		var known map[string]pin
-		if old != nil {
-			known = old.Upstreams[name]
-		}
-		lines = append(lines, u.compare(known, tools)...)
+		notes = append(notes, u.notes(old.Upstreams[name], tools)...)
+		lines = append(lines, u.compare(old.Upstreams[name], tools)...)
 		left = append(left, u.compare(now.Upstreams[name], tools)...)
-		notes = append(notes, u.notes(known, tools)...)
 	}
-	if old == nil {
-		lines = append([]string{"there is no " + lockPath(o.File.path)}, lines...)
-	} else {
-		for _, name := range slices.Sorted(maps.Keys(old.Upstreams)) {
-			if now.Upstreams[name] == nil {
-				lines = append(lines, name+": is not in the file any more")
-			}
+	for _, name := range slices.Sorted(maps.Keys(old.Upstreams)) {
+		if now.Upstreams[name] == nil {
+			lines = append(lines, name+": is not in the file any more")
 		}
 	}
-	for i := range notes {
-		notes[i] = "note: " + notes[i]
+	end, differs := "all tools are as they were accepted", len(lines) > 0
+	if o.Accept {
+		if err := now.write(o.File.path); err != nil {
+			return fmt.Errorf("cannot write the lock: %w", err)
+		}
+		end, differs = "accepted: "+lockPath(o.File.path), left != nil
+		if differs {
+			end = fmt.Sprintf("accepted, but for %d that cannot be: %s", len(left), lockPath(o.File.path))
+		}
 	}
-	for _, line := range slices.Concat(notes, lines) {
+	if lines = append(notes, lines...); o.Accept || !differs {
+		lines = append(lines, end)
+	}
+	for _, line := range lines {
 		if _, err := fmt.Fprintln(o.Out, line); err != nil {
 			return err
 		}
 	}
-	switch {
-	case o.Accept:
-		if err := now.write(o.File.path); err != nil {
-			return fmt.Errorf("cannot write the lock: %w", err)
-		}
-		if left != nil {
-			_, err := fmt.Fprintf(o.Out, "accepted, but for %d that cannot be: %s\n", len(left), lockPath(o.File.path))
-			return cmp.Or(err, errDiffers)
-		}
-		_, err := fmt.Fprintln(o.Out, "accepted: "+lockPath(o.File.path))
-		return err
-	case len(lines) > 0:
+	if differs {
 		return errDiffers
-	default:
-		_, err := fmt.Fprintln(o.Out, "all tools are as they were accepted")
-		return err
 	}
+	return nil
 }
 
 // compare returns a line for each tool that differs from the lock.
 func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
+	say := func(name, text string, args ...any) {
+		lines = append(lines, u.name+": "+printable(name)+fmt.Sprintf(text, args...))
+	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		d := now[name]
 		was, ok := known[name]
@@ -219,21 +209,21 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 		}
 		switch {
 		case d.SHA256 == "":
-			lines = append(lines, fmt.Sprintf("%s: %s cannot be accepted: its definition is ambiguous", u.name, printable(name)))
+			say(name, " cannot be accepted: its definition is ambiguous")
 		case !ok:
-			lines = append(lines, fmt.Sprintf("%s: %s is new (%s)", u.name, printable(name), kind))
+			say(name, " is new (%s)", kind)
 		case !was.accepts(d.pin):
-			lines = append(lines, fmt.Sprintf("%s: %s changed (%s)", u.name, printable(name), kind))
+			say(name, " changed (%s)", kind)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if _, ok := now[name]; !ok {
-			lines = append(lines, fmt.Sprintf("%s: %s is gone", u.name, printable(name)))
+			say(name, " is gone")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.Tools)) {
 		if _, ok := now[name]; !ok {
-			lines = append(lines, fmt.Sprintf("%s: %s is mapped, and the server has no such tool", u.name, name))
+			say(name, " is mapped, and the server has no such tool")
 		}
 	}
 	return lines
@@ -242,14 +232,13 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 // notes returns remarks on tools that are as they were accepted, or that may be accepted.
 func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		d, was := now[name], known[name]
+		d, was, about := now[name], known[name], "note: "+u.name+": "+printable(name)
 		if d.SHA256 != "" && was.accepts(d.pin) && len(was.Also) > len(d.Also) {
-			notes = append(notes, fmt.Sprintf("%s: %s has another definition that was accepted, and that the server has for no agent now; "+
-				"--accept forgets it", u.name, printable(name)))
+			notes = append(notes, about+" has another definition that was accepted, and that the server has for no agent now; --accept forgets it")
 		}
 		if t := u.Tools[name]; t != nil {
 			for _, note := range t.notes(d.schema) {
-				notes = append(notes, fmt.Sprintf("%s: %s: %s", u.name, name, note))
+				notes = append(notes, about+": "+note)
 			}
 		}
 	}
@@ -263,4 +252,121 @@ func printable(name string) string {
 		return strconv.QuoteToASCII(name)
 	}
 	return name
+}
+
+// lock has the definitions of tools that people accepted: FILE.lock.
+type lock struct {
+	// Upstreams has the tools of each server by their names.
+	Upstreams map[string]map[string]pin `json:"upstreams"`
+}
+
+// pin is an accepted definition of a tool.
+type pin struct {
+	SHA256   string   `json:"sha256"`         // of the definition's canonical JSON
+	Also     []string `json:"also,omitempty"` // the same of the definitions for agents with fewer capabilities
+	ReadOnly bool     `json:"read_only"`      // all of these definitions have the annotation readOnlyHint
+}
+
+// accepts reports whether a definition, in all its forms, is an accepted one.
+func (p pin) accepts(d pin) bool {
+	other := func(form string) bool { return form != p.SHA256 && !slices.Contains(p.Also, form) }
+	return !other(d.SHA256) && !slices.ContainsFunc(d.Also, other)
+}
+
+// pinned are the tools of a server as it defines them now.
+type pinned map[string]definition
+
+// definition is one tool as a server defines it.
+type definition struct {
+	pin
+	text, schema jsontext.Value
+}
+
+func lockPath(path string) string { return path + ".lock" }
+
+// readLock reads the lock of a file; nil when there is no lock.
+func readLock(path string) (*lock, error) {
+	text, err := os.ReadFile(lockPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := new(lock)
+	if err := json.Unmarshal(text, l, json.RejectUnknownMembers(true)); err != nil {
+		return nil, fmt.Errorf("%s: %w", lockPath(path), err)
+	}
+	return l, nil
+}
+
+// locked is the lock of a file that is in use. People may accept tools meanwhile.
+type locked struct {
+	path string // of the file; empty where there is no lock to read again
+
+	mu   sync.Mutex
+	pins *lock
+	read fs.FileInfo // of the lock file that was read last; nil at first
+}
+
+// now reads the lock again if its file has changed. If the file is gone or cannot be read, the lock stays as it was.
+func (l *locked) now() *lock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.path == "" {
+		return l.pins
+	}
+	info, err := os.Stat(lockPath(l.path))
+	// A file that replaces another one may have the same time.
+	if err != nil || l.read != nil && os.SameFile(info, l.read) && info.ModTime().Equal(l.read.ModTime()) {
+		return l.pins
+	}
+	if pins, err := readLock(l.path); err == nil && pins != nil {
+		l.pins, l.read = pins, info
+	}
+	return l.pins
+}
+
+// write writes the lock beside a file.
+func (l *lock) write(path string) error {
+	text, err := json.Marshal(l, json.Deterministic(true), jsontext.WithIndent("\t"))
+	if err != nil {
+		return err
+	}
+	temporary := lockPath(path) + ".new"
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, lockPath(path))
+}
+
+// define makes the definition of a tool, of the members that the gateway passes on.
+func define(t *mcp.Tool) (d definition) {
+	d.ReadOnly = t.Annotations != nil && t.Annotations.ReadOnlyHint
+	d.schema, d.text = encode(t.InputSchema), encode(t)
+	canonical := d.text.Clone()
+	if err := canonical.Canonicalize(); err == nil { // a definition without a hash is never accepted
+		sum := sha256.Sum256(canonical)
+		d.SHA256 = hex.EncodeToString(sum[:])
+	}
+	return d
+}
+
+// listTools asks a server for all its tools.
+func listTools(ctx context.Context, cs *mcp.ClientSession) (pinned, error) {
+	tools, size := make(pinned), 0
+	for t, err := range cs.Tools(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("cannot list its tools: %w", err)
+		}
+		d := define(t)
+		if _, twice := tools[t.Name]; twice {
+			d.SHA256 = "" // ambiguous, and so never accepted
+		}
+		tools[t.Name] = d
+		if size += len(d.text); size > maxServerMessage { // what a server can make the gateway remember
+			return nil, errors.New("the list of its tools is too long")
+		}
+	}
+	return tools, nil
 }

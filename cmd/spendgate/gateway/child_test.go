@@ -16,7 +16,7 @@ func TestChild(t *testing.T) {
 	for want, environ := range map[string][]string{
 		"has other": {"SPENDGATE_API_KEY=secret", "OTHER=other"}, "has ": {"SPENDGATE_API_KEY=secret"},
 	} {
-		c, err := (&child{u, environ, quiet()}).Connect(t.Context())
+		c, err := (&child{&link{u: u, log: quiet(), arrived: func(jsonrpc.Message) {}}, environ}).Connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/hotpath/client/pay"
 )
 
 func isReport(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/outcome") }
@@ -41,6 +43,7 @@ func TestLostAnswer(t *testing.T) {
 func TestServiceGone(t *testing.T) {
 	s, p := newService(t), newProvider(t)
 	g := guarded(t, s, p, "", "")
+	g.guard = pay.New(pay.Options{Client: s.own, Unanswered: time.Second})
 	agent := agentOver(t, g)
 	s.breaks(func(*http.Request) (bool, bool) { return true, false })
 	wants(t, agent, "ch_1", 1, stateError, "Call again later")
@@ -138,10 +141,12 @@ func TestDiesAfterPaying(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, p := newService(t), newProvider(t)
 			g := guarded(t, s, p, "", test.more)
-			g.dial = func(u *upstream) sdk.Transport {
-				c := newRemote(u)
-				c.Transport.(*remote).base = dies{c.Transport.(*remote).base, p}
-				return &sdk.StreamableClientTransport{Endpoint: u.URL, HTTPClient: c, DisableStandaloneSSE: true}
+			g.dial = func(l *link) sdk.Transport {
+				c := newRemote(l)
+				c.DisableStandaloneSSE = true
+				over := c.HTTPClient.Transport.(*remote)
+				over.base = dies{over.base, p}
+				return c
 			}
 			wants(t, agentOver(t, g), "ch_1", 1, test.state, "")
 			if len(p.paid()) != 1 {
@@ -201,13 +206,15 @@ func TestCancelled(t *testing.T) {
 // piped is a transport to a plain server over a pair of streams, as to a child. While held, the server reads only the text that it
 // waits for already.
 type piped struct {
-	s    *plain
-	held sync.Mutex
-	conn sdk.Connection
+	s     *plain
+	held  sync.Mutex
+	conn  sdk.Connection
+	times int // that it connected
 }
 
 // Connect connects to the server.
 func (p *piped) Connect(context.Context) (sdk.Connection, error) {
+	p.times++
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	go func() {
@@ -226,9 +233,9 @@ func (p *piped) Connect(context.Context) (sdk.Connection, error) {
 			}
 		}
 	}()
-	over, err := newChildConn(fromServer, toServer)
-	p.conn = over
-	return over, err
+	p.conn = newChildConn(fromServer, toServer, func() { _, _ = toServer.Close(), fromServer.Close() },
+		func(jsonrpc.Message) {})
+	return p.conn, nil
 }
 
 // TestQueuedCall (P5, P9): a call that waits for a server that does not read is taken back when the gateway stops, and is not sent later.
@@ -236,7 +243,7 @@ func TestQueuedCall(t *testing.T) {
 	s, p := newPlain(t)
 	f, over := newService(t), &piped{s: s}
 	g := guarded(t, f, p, "", "")
-	g.dial = func(*upstream) sdk.Transport { return over }
+	g.dial = func(*link) sdk.Transport { return over }
 	agent := agentOver(t, g)
 	wants(t, agent, "ch_1", 1, stateExecuted, "")
 	f.breaks(func(r *http.Request) (bool, bool) {
@@ -257,4 +264,31 @@ func TestQueuedCall(t *testing.T) {
 		t.Errorf("%d payments, %s", s.paid, state)
 	}
 	f.became(t, "executed", "voided")
+}
+
+// TestLongLine (P7): a line of a child that is too long puts the call that it answers in doubt, at once, and no other one.
+func TestLongLine(t *testing.T) {
+	s, p := newPlain(t)
+	f, over := newService(t), &piped{s: s}
+	g := guarded(t, f, p, "", "")
+	g.dial = func(*link) sdk.Transport { return over }
+	agent := agentOver(t, g)
+	wants(t, agent, "ch_1", 1, stateExecuted, "")
+	times := over.times
+	s.with(func() { s.result = `{"content":[],"x":"` + strings.Repeat("x", maxServerMessage) + `"}` })
+	wants(t, agent, "ch_2", 1, stateInDoubt, "a message that is too long")
+	s.with(func() { s.result = `{"content":[]}` })
+	wants(t, agent, "ch_3", 1, stateExecuted, "")
+	if f.became(t, "executed", "in_doubt", "executed"); over.times != times {
+		t.Error("the connection ended")
+	}
+	for ends, named := range map[string]any{
+		`{"jsonrpc": "2.0", "id" : 7, "result": {"id": 8}}`: int64(7), `{"result":{"id":8},"jsonrpc":"2.0","id":7}`: int64(7),
+		`{"result":{"id":8}}`: nil, `{"jsonrpc":"2.0","id":7,"method":"x","params":{}}`: nil,
+	} {
+		a, ok := tooLong([]byte(ends)).(*jsonrpc.Response)
+		if ok != (named != nil) || ok && a.ID.Raw() != named {
+			t.Errorf("%s: %+v", ends, a)
+		}
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // features is a server that uses all of the protocol, and speaks one version of it.
@@ -234,6 +236,21 @@ func testFeatures(t *testing.T, s *sdk.ClientSession, h *heard, agent, server st
 	time.Sleep(100 * time.Millisecond) // in the era without sessions a subscription is not answered
 	call("change", nil, nil)
 	within(t, "changed lists", func() bool { return h.prompts.Load() > 0 && h.resources.Load() > 0 && h.updates.Load() > 0 })
+}
+
+// TestLateProgress: progress is passed on before the answer that it belongs to, also to an agent that reads slowly.
+func TestLateProgress(t *testing.T) {
+	remote := streamable(t, func() *sdk.Server { return features(legacyVersion) }, legacyVersion)
+	for name, upstream := range map[string]string{"child": ownChild(t, "features", legacyVersion), "remote": "url: " + remote} {
+		h := new(heard)
+		a := era{legacyVersion, "slow"}.reach(t, load(t, "agent_id: a\nshadow: true\nupstreams:\n  one:\n    "+upstream), featuresClient(h))
+		params := &sdk.CallToolParams{Name: "progress"}
+		params.SetProgressToken("x")
+		must.Get(a.CallTool(t.Context(), params))(t)
+		if within(t, name, func() bool { return h.progress.Load() == 3 }); t.Failed() {
+			t.Error(h.progress.Load())
+		}
+	}
 }
 
 func testLists(ctx context.Context, t *testing.T, s *sdk.ClientSession) {

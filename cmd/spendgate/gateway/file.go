@@ -48,27 +48,31 @@ type issuer struct {
 
 // upstream is a server behind the gateway.
 type upstream struct {
-	Command []string         `json:"command"`
-	Env     map[string]value `json:"env"`
-	URL     string           `json:"url"`
-	Headers map[string]value `json:"headers"`
-	Tools   map[string]*tool `json:"tools"`
+	Command []string          `json:"command"`
+	Env     map[string]*value `json:"env"`
+	URL     string            `json:"url"`
+	Headers map[string]*value `json:"headers"`
+	Tools   map[string]*tool  `json:"tools"`
 
 	name   string
 	folder string // in which the command runs
 }
 
-// value is a text, or the file that contains it.
+// value is a text, or that of a file: tokens are renewed while the gateway runs.
 type value struct {
+	mu         sync.Mutex
 	text, file string
-	renewed    func() string // reads the file again; nil for a text
 }
 
-// now returns the text, or the file's present content: tokens are renewed while the
-// gateway runs.
-func (v value) now() string {
-	if v.renewed != nil {
-		return v.renewed()
+// now returns the text, as the file has it now. It is what was read last if that fails, or if the path is no regular file:
+// reading a pipe could block.
+func (v *value) now() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if info, err := os.Stat(v.file); err == nil && info.Mode().IsRegular() {
+		if text, err := secret(v.file); err == nil {
+			v.text = text
+		}
 	}
 	return v.text
 }
@@ -167,36 +171,24 @@ func Load(path string) (*File, error) {
 	if len(documents) != 1 {
 		return nil, &policyfile.FileError{File: path, Faults: []policyfile.Fault{{Text: "must be one document"}}}
 	}
-	file := &File{path: path}
-	if err := file.read(documents[0]); err != nil {
-		return nil, err
-	}
-	return file, file.readSecrets()
-}
-
-// read decodes and checks the document.
-func (f *File) read(document policyfile.Policy) error {
-	err := json.Unmarshal(document.Body, f, json.RejectUnknownMembers(true))
-	if err != nil {
+	file, document := &File{path: path}, documents[0]
+	if err := json.Unmarshal(document.Body, file, json.RejectUnknownMembers(true)); err != nil {
 		path, text := faultOf(err)
-		return &policyfile.FileError{File: f.path, Faults: []policyfile.Fault{{Line: document.Line(path), Text: text}}}
+		return nil, &policyfile.FileError{File: file.path, Faults: []policyfile.Fault{{Line: document.Line(path), Text: text}}}
 	}
 	all, _ := parseObject(document.Body) // it has been read
 	upstreams, _ := parseObject(all.get("upstreams"))
 	for _, m := range upstreams {
-		f.order = append(f.order, m.name)
-	}
-	for name, u := range f.Upstreams {
-		if u != nil {
-			u.name, u.folder = name, filepath.Dir(f.path)
+		file.order = append(file.order, m.name)
+		if u := file.Upstreams[m.name]; u != nil {
+			u.name, u.folder = m.name, filepath.Dir(path)
 		}
 	}
-	c := checker{file: f, line: document.Line}
-	c.document()
-	if c.faults != nil {
-		return &policyfile.FileError{File: f.path, Faults: c.faults}
+	c := checker{file: file, line: document.Line}
+	if c.document(); c.faults != nil {
+		return nil, &policyfile.FileError{File: path, Faults: c.faults}
 	}
-	return nil
+	return file, file.readSecrets()
 }
 
 // faultOf returns the place of an error of decoding in the document, and its description.
@@ -224,41 +216,25 @@ func faultOf(err error) (path, text string) {
 func (f *File) Several() bool { return len(f.order) > 1 }
 
 // readSecrets reads the files that the file names; their paths are relative to it.
-func (f *File) readSecrets() error {
-	var failed []error
+func (f *File) readSecrets() (err error) {
 	for _, u := range f.Upstreams {
-		for member, values := range map[string]map[string]value{"env": u.Env, "headers": u.Headers} {
+		for member, values := range map[string]map[string]*value{"env": u.Env, "headers": u.Headers} {
 			for name, v := range values {
-				if v.file == "" {
+				failed := errors.New("must be text, or {file: PATH}")
+				if v != nil && v.file == "" {
 					continue
 				}
-				text, err := f.secret(v.file)
-				if err != nil {
-					failed = append(failed, fmt.Errorf("%s: upstreams.%s.%s.%s: %w", f.path, u.name, member, name, err))
+				if v != nil {
+					v.file = f.beside(v.file)
+					v.text, failed = secret(v.file)
 				}
-				v.text, v.renewed = text, f.renewed(v.file, text)
-				values[name] = v
+				if failed != nil {
+					err = errors.Join(err, fmt.Errorf("%s: upstreams.%s.%s.%s: %w", f.path, u.name, member, name, failed))
+				}
 			}
 		}
 	}
-	return errors.Join(failed...)
-}
-
-// renewed returns a function that reads a file again. The function returns the text that was
-// read last if reading fails, or if the path is no regular file: reading a pipe could block.
-func (f *File) renewed(path, last string) func() string {
-	var mu sync.Mutex
-	return func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		if info, err := os.Stat(f.beside(path)); err != nil || !info.Mode().IsRegular() {
-			return last
-		}
-		if text, err := f.secret(path); err == nil {
-			last = text
-		}
-		return last
-	}
+	return err
 }
 
 // beside resolves a path that the gateway's file names, relative to that file's folder.
@@ -270,9 +246,8 @@ func (f *File) beside(path string) string {
 }
 
 // secret reads a file that contains one value, without the white space around it.
-func (f *File) secret(path string) (string, error) {
+func secret(path string) (string, error) {
 	const most = 64 << 10
-	path = f.beside(path)
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -295,7 +270,7 @@ func (f *File) secret(path string) (string, error) {
 // empty if the file does not name it.
 func (f *File) Service() (url, key string, err error) {
 	if f.Spendgate.KeyFile != "" {
-		if key, err = f.secret(f.Spendgate.KeyFile); err != nil {
+		if key, err = secret(f.beside(f.Spendgate.KeyFile)); err != nil {
 			return "", "", fmt.Errorf("%s: spendgate.key_file: %w", f.path, err)
 		}
 	}

@@ -183,7 +183,7 @@ func TestRenewedToken(t *testing.T) {
 	defer web.Close()
 	file := must.Get(Load(write(t, folder, "g.yaml", "agent_id: bot\nupstreams:\n  psp:\n    url: "+web.URL+
 		"\n    headers: {Authorization: {file: token}}\n    tools: {}\n")))(t)
-	r := newRemote(file.Upstreams["psp"])
+	r := newRemote(&link{u: file.Upstreams["psp"]}).HTTPClient
 	wants := func(want string) {
 		t.Helper()
 		response, err := r.Get(web.URL)
@@ -246,6 +246,7 @@ func TestFormsOfTools(t *testing.T) {
 		return server
 	}, legacyVersion)
 	g := guarded(t, f, p, "", "")
+	must.Do(t, Check(t.Context(), CheckOptions{File: g.File, Accept: true, Logger: quiet(), Out: t.Output()}))
 	wants(t, agentOver(t, g), "ch_1", 1, stateExecuted, "")
 	able := func() *sdk.ClientSession {
 		return era{legacyVersion, "stdio"}.reach(t, g, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, &sdk.ClientOptions{
@@ -256,7 +257,7 @@ func TestFormsOfTools(t *testing.T) {
 	}
 	wants(t, able(), "ch_2", 1, stateExecuted, "")
 	var out strings.Builder
-	o := CheckOptions{File: g.file, Logger: quiet(), Out: &out}
+	o := CheckOptions{File: g.File, Logger: quiet(), Out: &out}
 	if err := Check(t.Context(), o); err != nil {
 		t.Error(err, out.String())
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -31,34 +32,36 @@ func (c *checker) fault(path, format string, args ...any) {
 	c.faults = append(c.faults, policyfile.Fault{Line: c.line(path), Text: path + " " + fmt.Sprintf(format, args...)})
 }
 
+// must finds a fault unless something holds.
+func (c *checker) must(hold bool, path, format string, args ...any) {
+	if !hold {
+		c.fault(path, format, args...)
+	}
+}
+
 func (c *checker) document() {
 	f := c.file
-	switch f.Default {
-	case "":
-		f.Default = "read_only"
-	case "pass", "deny", "read_only":
-	default:
-		c.fault("default", "must be pass, deny or read_only")
+	f.Default = cmp.Or(f.Default, "read_only")
+	c.must(slices.Contains([]string{"pass", "deny", "read_only"}, f.Default), "default", "must be pass, deny or read_only")
+	host, _, err := net.SplitHostPort(f.Listen)
+	if f.Listen == "" {
+		c.must(f.AgentID.header == "", "agent_id", "can come from a header only where listen is given")
+		c.must(!f.known(), "tokens", "and issuers are for agents over HTTP: give listen, too")
+	} else if c.must(err == nil, "listen", "must be host:port"); err == nil {
+		c.must(f.known() || config.IsLoopback(host), "listen",
+			"can be reached from other machines: give the agents tokens, or listen on 127.0.0.1")
 	}
-	c.listen()
-	if _, _, err := net.SplitHostPort(f.Metrics); f.Metrics != "" && err != nil {
-		c.fault("metrics", "must be host:port")
-	}
-	if f.AgentID == (agentID{}) && !f.known() {
-		c.fault("agent_id", "is required, or tokens or issuers: who asks is part of every check")
-	}
+	_, _, err = net.SplitHostPort(f.Metrics)
+	c.must(f.Metrics == "" || err == nil, "metrics", "must be host:port")
+	c.must(f.AgentID != (agentID{}) || f.known(), "agent_id", "is required, or tokens or issuers: who asks is part of every check")
 	for i := range f.Issuers {
 		c.issuer(fmt.Sprintf("issuers[%d]", i), &f.Issuers[i])
 	}
-	if u, err := url.Parse(f.Console); f.Console != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-		c.fault("console_url", "must be https://host, where people decide about approvals")
-	}
-	if f.AgentID.header == "" && f.AgentID.fixed != "" && strings.TrimSpace(f.AgentID.fixed) == "" {
-		c.fault("agent_id", "must not be blank")
-	}
-	if len(f.order) == 0 {
-		c.fault("upstreams", "must name at least one server")
-	}
+	u, err := url.Parse(f.Console)
+	c.must(f.Console == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "", "console_url",
+		"must be https://host, where people decide about approvals")
+	c.must(f.AgentID.header != "" || f.AgentID.fixed == "" || strings.TrimSpace(f.AgentID.fixed) != "", "agent_id", "must not be blank")
+	c.must(len(f.order) > 0, "upstreams", "must name at least one server")
 	for _, name := range f.order {
 		c.upstream("upstreams."+name, name, f.Upstreams[name])
 	}
@@ -71,13 +74,10 @@ func (f *File) known() bool { return f.Tokens != "" || f.Issuers != nil }
 func (c *checker) issuer(path string, i *issuer) {
 	for member, address := range map[string]string{"url": i.URL, "audience": i.Audience} {
 		u, err := url.Parse(address)
-		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !config.IsLoopback(u.Hostname())) {
-			c.fault(path+"."+member, "must be https://host/path")
-		}
+		c.must(err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http" && config.IsLoopback(u.Hostname())),
+			path+"."+member, "must be https://host/path")
 	}
-	if i.AgentClaim == "" {
-		i.AgentClaim = "sub"
-	}
+	i.AgentClaim = cmp.Or(i.AgentClaim, "sub")
 	prefix := i.URL + "#"
 	if i == &c.file.Issuers[0] {
 		prefix = ""
@@ -85,37 +85,13 @@ func (c *checker) issuer(path string, i *issuer) {
 	if i.AgentPrefix != nil {
 		prefix = spend.NFC(*i.AgentPrefix)
 	}
-	if i.AgentPrefix = &prefix; prefix == "" && c.file.Tokens != "" {
-		c.fault(path+".agent_prefix", "is required beside tokens: without one, an issuer's agent could have the name of a removed file")
-	}
-	for j := range c.file.Issuers {
-		other := &c.file.Issuers[j]
-		if other == i {
-			break
-		}
-		if other.URL == i.URL || *other.AgentPrefix == *i.AgentPrefix {
-			c.fault(path, "has the url or the agent_prefix of another one: agents of both could have one name")
-		}
-	}
-}
-
-func (c *checker) listen() {
-	f := c.file
-	if f.Listen == "" {
-		if f.AgentID.header != "" {
-			c.fault("agent_id", "can come from a header only where listen is given")
-		}
-		if f.known() {
-			c.fault("tokens", "and issuers are for agents over HTTP: give listen, too")
-		}
-		return
-	}
-	host, _, err := net.SplitHostPort(f.Listen)
-	switch {
-	case err != nil:
-		c.fault("listen", "must be host:port")
-	case !f.known() && !config.IsLoopback(host):
-		c.fault("listen", "can be reached from other machines: give the agents tokens, or listen on 127.0.0.1")
+	i.AgentPrefix = &prefix
+	c.must(prefix != "" || c.file.Tokens == "", path+".agent_prefix",
+		"is required beside tokens: without one, an issuer's agent could have the name of a removed file")
+	for j := 0; &c.file.Issuers[j] != i; j++ {
+		other := c.file.Issuers[j]
+		c.must(other.URL != i.URL && *other.AgentPrefix != prefix, path,
+			"has the url or the agent_prefix of another one: agents of both could have one name")
 	}
 }
 
@@ -133,16 +109,11 @@ func (c *checker) upstream(path, name string, u *upstream) {
 	case u.URL == "" && u.Headers != nil:
 		c.fault(path+".headers", "are for a url")
 	}
-	if len(u.Command) > 0 && strings.TrimSpace(u.Command[0]) == "" {
-		c.fault(path+".command", "must begin with a program")
-	}
-	if u.URL != "" {
-		address, err := url.Parse(u.URL)
-		if err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Host == "" || address.User != nil ||
-			address.RawQuery != "" || address.ForceQuery || address.Fragment != "" {
-			c.fault(path+".url", "must be http://host:port/path or https://host/path, without user, password and query: secrets belong in headers")
-		}
-	}
+	c.must(len(u.Command) == 0 || strings.TrimSpace(u.Command[0]) != "", path+".command", "must begin with a program")
+	address, err := url.Parse(u.URL)
+	c.must(u.URL == "" || err == nil && (address.Scheme == "http" || address.Scheme == "https") && address.Host != "" && address.User == nil &&
+		address.RawQuery == "" && !address.ForceQuery && address.Fragment == "", path+".url",
+		"must be http://host:port/path or https://host/path, without user, password and query: secrets belong in headers")
 	for tool := range u.Tools {
 		if u.Tools[tool] == nil {
 			c.fault(path+".tools."+tool, "must say what its calls do")
@@ -153,50 +124,43 @@ func (c *checker) upstream(path, name string, u *upstream) {
 }
 
 func (c *checker) tool(path string, t *tool) {
-	required := func(name string, given bool) {
-		if !given {
-			c.fault(path+"."+name, "is required")
-		}
-	}
-	required("policy_id", strings.TrimSpace(t.PolicyID) != "")
-	required("action_type", t.ActionType != "")
-	required("amount", t.Amount != nil)
-	required("currency", t.Currency != nil)
-	required("counterparty", t.Counterparty != nil)
-	if t.ActionType != "" && !strings.Contains(" refund credit discount spend ", " "+t.ActionType+" ") {
-		c.fault(path+".action_type", "must be refund, credit, discount or spend")
-	}
+	c.must(strings.TrimSpace(t.PolicyID) != "", path+".policy_id", "is required")
+	c.must(t.ActionType != "", path+".action_type", "is required")
+	c.must(t.Amount != nil, path+".amount", "is required")
+	c.must(t.Currency != nil, path+".currency", "is required")
+	c.must(t.Counterparty != nil, path+".counterparty", "is required")
+	c.must(strings.Contains("  refund credit discount spend ", " "+t.ActionType+" "), path+".action_type",
+		"must be refund, credit, discount or spend")
 	if t.Amount != nil {
 		c.argument(path+".amount", t.Amount.Argument)
-		switch d := t.Amount.Digits; {
-		case d != nil && (*d < 0 || *d > maxDigits):
-			c.fault(path+".amount.digits", "must be 0 to %d", maxDigits)
-		case d != nil && t.Amount.MinorUnits:
-			c.fault(path+".amount", "has minor_units or digits, one of them")
-		}
+		d := t.Amount.Digits
+		c.must(d == nil || *d >= 0 && *d <= maxDigits, path+".amount.digits", "must be 0 to %d", maxDigits)
+		c.must(d == nil || !t.Amount.MinorUnits, path+".amount", "has minor_units or digits, one of them")
 	}
 	if t.Counterparty != nil {
 		c.argument(path+".counterparty", t.Counterparty.Argument)
-		if t.Counterparty.Value != nil {
-			c.fault(path+".counterparty", "is read from the call: it cannot be a value")
-		}
+		c.must(t.Counterparty.Value == nil, path+".counterparty", "is read from the call: it cannot be a value")
 	}
 	if t.Currency != nil {
 		c.source(path+".currency", *t.Currency)
-		if _, isText := textOf(t.Currency.Value); t.Currency.Value != nil && !isText {
+		code, isText := textOf(t.Currency.Value)
+		_, known := spend.MinorDigits(code)
+		switch {
+		case t.Currency.Value == nil:
+		case !isText:
 			c.fault(path+".currency.value", "must be text")
+		case !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(code):
+			c.fault(path+".currency.value", "must be three letters such as USD")
+		case t.Amount != nil && t.Amount.MinorUnits && !known:
+			c.fault(path+".currency.value", "has no minor unit in ISO 4217")
 		}
-		c.currency(path+".currency.value", t)
 	}
 	for name, from := range t.Metadata {
 		c.source(path+".metadata."+name, from)
 	}
 	c.same(path+".same", t)
-	for i, argument := range t.Pass {
-		c.argument(fmt.Sprintf("%s.pass[%d]", path, i), argument)
-	}
+	c.arguments(path+".pass", t.Pass)
 	c.rest(path, t)
-	c.filled(path, t)
 }
 
 // same checks which arguments name a payment. Without any, nothing tells a repeated call from another payment.
@@ -206,55 +170,26 @@ func (c *checker) same(path string, t *tool) {
 		c.fault(path, "is required to enforce: a list of the arguments that name the payment, or all")
 	case t.Same == nil && t.Once:
 		c.fault(path, "is required with once: which arguments name the payment for good")
-	case t.Same == nil:
-	case !t.Same.all && len(t.Same.paths) == 0:
+	case t.Same != nil && !t.Same.all && len(t.Same.paths) == 0:
 		c.fault(path, "must name arguments")
-	default:
-		for i, argument := range t.Same.paths {
-			c.argument(fmt.Sprintf("%s[%d]", path, i), argument)
-		}
-	}
-}
-
-// filled finds fields that are read from the argument that the gateway fills: the server
-// would get another value than the one that was judged.
-func (c *checker) filled(path string, t *tool) {
-	read := t.reads()
-	for _, member := range slices.Sorted(maps.Keys(read)) {
-		if first, _, _ := strings.Cut(read[member], "."); first != "" && strings.EqualFold(first, t.IdempotencyArgument) {
-			c.fault(path+"."+member, "cannot be the idempotency_argument, which the gateway fills")
-		}
-	}
-}
-
-// currency finds a currency in the file that no call could have.
-func (c *checker) currency(path string, t *tool) {
-	code, ok := textOf(t.Currency.Value)
-	if !ok {
-		return
-	}
-	_, known := spend.MinorDigits(code)
-	switch {
-	case !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(code):
-		c.fault(path, "must be three letters such as USD")
-	case t.Amount != nil && t.Amount.MinorUnits && !known:
-		c.fault(path, "has no minor unit in ISO 4217")
+	case t.Same != nil:
+		c.arguments(path, t.Same.paths)
 	}
 }
 
 func (c *checker) rest(path string, t *tool) {
-	if strings.Contains(t.IdempotencyArgument, ".") {
-		c.fault(path+".idempotency_argument", "must be an argument itself, not one inside another")
+	c.must(!strings.Contains(t.IdempotencyArgument, "."), path+".idempotency_argument", "must be an argument itself, not one inside another")
+	read := t.reads()
+	for _, member := range slices.Sorted(maps.Keys(read)) { // the server would get another value than the one that was judged
+		first, _, _ := strings.Cut(read[member], ".")
+		c.must(first == "" || !strings.EqualFold(first, t.IdempotencyArgument), path+"."+member,
+			"cannot be the idempotency_argument, which the gateway fills")
 	}
 	if t.DeclinedIf != nil {
 		c.argument(path+".declined_if", t.DeclinedIf.Result)
-		if len(t.DeclinedIf.In) == 0 {
-			c.fault(path+".declined_if.in", "must have the values that mean that nothing moved")
-		}
+		c.must(len(t.DeclinedIf.In) > 0, path+".declined_if.in", "must have the values that mean that nothing moved")
 		for i, v := range t.DeclinedIf.In {
-			if k := v.Kind(); k != '"' && k != '0' {
-				c.fault(fmt.Sprintf("%s.declined_if.in[%d]", path, i), "must be text or a number")
-			}
+			c.must(v.Kind() == '"' || v.Kind() == '0', fmt.Sprintf("%s.declined_if.in[%d]", path, i), "must be text or a number")
 		}
 	}
 	if t.Reference != nil {
@@ -262,26 +197,25 @@ func (c *checker) rest(path string, t *tool) {
 	}
 	if t.WaitSeconds == nil {
 		t.WaitSeconds = new(defaultWait)
-	} else if *t.WaitSeconds < 0 || *t.WaitSeconds > maxWait {
-		c.fault(path+".wait_seconds", "must be 0 to %d", maxWait)
 	}
+	c.must(*t.WaitSeconds >= 0 && *t.WaitSeconds <= maxWait, path+".wait_seconds", "must be 0 to %d", maxWait)
 }
 
 // source checks that a field comes from an argument or from the file.
 func (c *checker) source(path string, from source) {
-	if (from.Argument == "") == (from.Value == nil) {
-		c.fault(path, "must be {argument: NAME} or {value: ...}")
-	} else if from.Argument != "" {
+	c.must((from.Argument == "") != (from.Value == nil), path, "must be {argument: NAME} or {value: ...}")
+	if from.Argument != "" && from.Value == nil {
 		c.argument(path, from.Argument)
+	}
+}
+
+func (c *checker) arguments(path string, list []string) {
+	for i, argument := range list {
+		c.argument(fmt.Sprintf("%s[%d]", path, i), argument)
 	}
 }
 
 // argument checks the path of an argument.
 func (c *checker) argument(path, argument string) {
-	for name := range strings.SplitSeq(argument, ".") {
-		if name == "" {
-			c.fault(path, "must name an argument, with dots for what is inside")
-			return
-		}
-	}
+	c.must(!slices.Contains(strings.Split(argument, "."), ""), path, "must name an argument, with dots for what is inside")
 }

@@ -1,3 +1,13 @@
+// Package gateway is a proxy between agents and the servers of the Model Context Protocol
+// whose tools move money. A call of a mapped tool is checked, redeemed, carried out and
+// reported by the guard of payments; decisions and outcomes are stored only in the service.
+// Everything else is passed on.
+//
+// The protocol, in both eras, is the SDK's: a session is a server of it for agents, and a link
+// a client of it for an upstream. What reaches an upstream is made anew from what was read.
+// The package knows whether a call was sent, by watching what its transports write.
+//
+// docs/internals/gateway.md has the interleavings and crash points with the defence of each.
 package gateway
 
 import (
@@ -12,7 +22,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/client/pay"
 )
@@ -24,6 +36,7 @@ const stopTimeout = 8 * time.Second
 type Options struct {
 	File    *File
 	Client  *client.Client
+	Shares  *Shares // the Client's transport
 	Version string
 	Environ []string // of the servers that are child processes
 	Logger  *slog.Logger
@@ -34,14 +47,11 @@ type Options struct {
 // Gateway stands between agents and servers. It keeps no state that matters: decisions and
 // outcomes are stored in the service.
 type Gateway struct {
-	file    *File
+	Options
 	locked  locked
-	api     *client.Client
 	guard   *pay.Guard
-	version string
-	log     *slog.Logger
 	metrics *metrics
-	dial    func(*upstream) mcp.Transport
+	dial    func(*link) mcp.Transport
 	tokens  *tokens        // nil if agents have none
 	calls   sync.WaitGroup // mapped calls
 
@@ -63,23 +73,23 @@ func New(o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("there is no %s, which has the definitions of tools that were accepted: look at the tools, "+
 			"then run spendgate gateway check --accept %s", lockPath(o.File.path), o.File.path)
 	}
-	g := &Gateway{file: o.File, api: o.Client, version: o.Version, log: o.Logger, metrics: newMetrics(o.Registerer)}
-	g.requests = make(map[string]int)
+	g := &Gateway{Options: o, metrics: newMetrics(o.Registerer), requests: make(map[string]int), locked: locked{path: o.File.path, pins: pins}}
 	g.guard = pay.New(pay.Options{Client: o.Client, Logger: o.Logger, Unanswered: checkTimeout, Unreported: g.metrics.unrecorded.Inc})
 	if o.File.known() {
 		if g.tokens, err = readTokens(o.File, o.Logger, g.metrics.tokenFaults); err != nil {
 			return nil, fmt.Errorf("%s: tokens: %w", o.File.path, err)
 		}
 	}
-	g.locked = locked{path: o.File.path, pins: pins}
 	g.stopping, g.stop = context.WithCancel(context.Background())
-	g.dial = func(u *upstream) mcp.Transport { return dialer(u, o.Environ, o.Logger) }
+	g.dial = func(l *link) mcp.Transport { return l.dialer(o.Environ) }
 	return g, nil
 }
 
 // tool returns the definition of a tool as its server gave it at most age ago, and the
 // connection over which it came. It fails with an offError if the tool is off.
 func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Duration) (definition, *mcp.ClientSession, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	tools, over, err := l.definitions(ctx, age)
 	if err != nil {
 		return definition{}, nil, fmt.Errorf("the server cannot be asked for its tools (%w); call again later", err)
@@ -92,6 +102,20 @@ func (g *Gateway) tool(ctx context.Context, l *link, name string, age time.Durat
 		return definition{}, nil, &offError{err}
 	}
 	return d, over, nil
+}
+
+// agentOf returns which agent sent a request.
+func (g *Gateway) agentOf(extra *mcp.RequestExtra) string {
+	switch header := g.File.AgentID.header; {
+	case extra != nil && extra.TokenInfo != nil:
+		return extra.TokenInfo.UserID
+	case header == "":
+		return g.File.AgentID.fixed
+	case extra != nil && len(extra.Header.Values(header)) == 1: // with several it is unknown which one is meant
+		return spend.NFC(strings.TrimSpace(extra.Header.Get(header)))
+	default:
+		return ""
+	}
 }
 
 // enter makes room for a request of an agent, who leaves when it is answered.
@@ -123,31 +147,37 @@ func (g *Gateway) bound(agent string, share int) (of string, most int) {
 // offError is why a tool is off.
 type offError struct{ error }
 
-// permitted returns why a tool is off by a lock, nil if it is not off. A tool is off because of its
-// definition, or because of what the file says about tools that it does not map.
+// permitted returns why a tool is off by a lock, nil if it is not off. A tool is off because of its definition, or because of what
+// the file says about tools that it does not map. Only a shadow has no lock.
 func (g *Gateway) permitted(pins *lock, u *upstream, name string, d definition) error {
-	if err := pins.accepted(u, name, d); err != nil {
-		return err
+	readOnly := d.ReadOnly
+	if pins != nil {
+		known, ok := pins.Upstreams[u.name][name]
+		switch {
+		case d.SHA256 == "":
+			return fmt.Errorf("the definition of the tool %s is ambiguous: it is off", name)
+		case !ok:
+			return fmt.Errorf("the tool %s is new: it is off until somebody accepts it (spendgate gateway check --accept)", name)
+		case !known.accepts(d.pin):
+			return fmt.Errorf("the definition of the tool %s changed: it is off until somebody accepts it (spendgate gateway check --accept)", name)
+		}
+		readOnly = known.ReadOnly
 	}
-	switch {
-	case u.Tools[name] != nil || g.file.Default == "pass":
+	if u.Tools[name] != nil || g.File.Default == "pass" || g.File.Default == "read_only" && readOnly {
 		return nil
-	case g.file.Default == "read_only" && (d.ReadOnly && pins == nil || pins != nil && pins.Upstreams[u.name][name].ReadOnly):
-		return nil
-	default:
-		return fmt.Errorf("the tool %s is not mapped, and the gateway's default for such tools is %s", name, g.file.Default)
 	}
+	return fmt.Errorf("the tool %s is not mapped, and the gateway's default for such tools is %s", name, g.File.Default)
 }
 
 // ServeStdio serves one agent over a pair of streams until the input or the context ends. name is the upstream; empty
 // where the file has only one. Mapped calls in flight are finished.
 func (g *Gateway) ServeStdio(ctx context.Context, name string, in io.Reader, out io.Writer) error {
-	if name == "" && !g.file.Several() {
-		name = g.file.order[0]
+	if name == "" && !g.File.Several() {
+		name = g.File.order[0]
 	}
-	u := g.file.Upstreams[name]
+	u := g.File.Upstreams[name]
 	if u == nil {
-		return fmt.Errorf("--upstream must name one of the file's upstreams: %s", strings.Join(g.file.order, ", "))
+		return fmt.Errorf("--upstream must name one of the file's upstreams: %s", strings.Join(g.File.order, ", "))
 	}
 	g.metrics.sessions.Inc()
 	defer g.metrics.sessions.Dec()
@@ -196,4 +226,47 @@ func (g *Gateway) Reload() {
 	if g.tokens != nil && g.tokens.folder != "" {
 		g.tokens.reload()
 	}
+}
+
+// metrics count what the gateway did. Labels have only the servers and tools that the file
+// names, and the states, so the file bounds the number of series.
+type metrics struct {
+	calls       *prometheus.CounterVec
+	seconds     *prometheus.HistogramVec
+	ends        *prometheus.CounterVec
+	inFlight    prometheus.Gauge
+	sessions    prometheus.Gauge
+	unrecorded  prometheus.Counter
+	tokenFaults prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	opts := func(name, help string) prometheus.Opts {
+		return prometheus.Opts{Namespace: "spendgate", Subsystem: "gateway", Name: name, Help: help}
+	}
+	with := promauto.With(registerer)
+	return &metrics{
+		calls: with.NewCounterVec(prometheus.CounterOpts(opts("calls_total",
+			"Calls of mapped tools by what they ended with: state, and in a shadow the state that enforcement would have given.")),
+			[]string{"upstream", "tool", "state", "shadow"}),
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "spendgate", Subsystem: "gateway", Name: "call_duration_seconds",
+			Help:    "From a mapped tool's call to its result, what it waits for people included.",
+			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 600},
+		}, []string{"upstream", "tool"}),
+		ends: with.NewCounterVec(prometheus.CounterOpts(opts("upstream_failures_total",
+			"Times that an upstream could not be reached or ended while agents were connected.")), []string{"upstream"}),
+		inFlight: with.NewGauge(prometheus.GaugeOpts(opts("calls_in_flight", "Mapped calls without a result yet."))),
+		sessions: with.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
+		unrecorded: with.NewCounter(prometheus.CounterOpts(opts("report_failures_total",
+			"Times that the service did not record what became of a check."))),
+		tokenFaults: with.NewGauge(prometheus.GaugeOpts(opts("token_faults",
+			"Files of agents' tokens at fault, whose agents have no access. 1 if the folder cannot be read."))),
+	}
+}
+
+// ended counts a mapped call.
+func (m *metrics) ended(upstream, tool string, r end, took time.Duration) {
+	m.calls.WithLabelValues(upstream, tool, r.state, r.shadow).Inc()
+	m.seconds.WithLabelValues(upstream, tool).Observe(took.Seconds())
 }

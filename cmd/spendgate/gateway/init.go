@@ -37,7 +37,7 @@ func Init(ctx context.Context, o InitOptions) error {
 		return err
 	}
 	u.name = upstreamName(name)
-	page := proposedFile{Name: yamlName(u.name), URL: o.URL, Command: o.Command, Others: make(map[string]string)}
+	page := proposedFile{Name: u.name, URL: o.URL, Command: o.Command, Others: make(map[string]string)}
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		d := tools[name]
 		if p := guess(name, d); p != nil {
@@ -88,25 +88,8 @@ func fileTemplate() *template.Template {
 
 // upstreamName makes a name for the file from the server's own name.
 func upstreamName(name string) string {
-	var words []string
-	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
-	}) {
-		words = append(words, word)
-	}
-	if words == nil {
-		return "server"
-	}
-	return strings.Join(words, "_")
-}
-
-// yamlName writes a name so that YAML reads it as text.
-func yamlName(name string) string {
-	plain := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' }) // no number, no -
-	if plain >= 0 || slices.Contains([]string{"null", "true", "false", "y", "n", "yes", "no", "on", "off"}, name) {
-		return string(encode(name))
-	}
-	return name
+	other := regexp.MustCompile(`[^a-z0-9-]+`)
+	return cmp.Or(strings.Trim(other.ReplaceAllString(strings.ToLower(name), "_"), "_"), "server")
 }
 
 // argument is one that a schema names: its path, with a dot for what is inside an object.
@@ -144,14 +127,15 @@ func (a argument) minorUnit(tool string) bool {
 	return regexp.MustCompile(`(?i)\b(cents|paise|pence|minor|smallest)\b`).MatchString(cmp.Or(a.schema.Description, tool))
 }
 
+// has reports whether a name has one of some words in it.
+func has(name string, words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+}
+
 // decides reports whether an argument may decide how much is paid, or to whom, by its name.
 func decides(path string) bool {
-	words := []string{
-		"amount", "value", "total", "price", "cost", "quantity", "count", "item", "tip", "fee", "tax", "discount", "percent", "balance",
-		"currency",
-		"full", "partial", "recipient", "payee", "destination", "account", "beneficiary", "transfer", "email", "phone",
-	}
-	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(path), word) })
+	return has(path, "amount", "value", "total", "price", "cost", "quantity", "count", "item", "tip", "fee", "tax", "discount", "percent",
+		"balance", "currency", "full", "partial", "recipient", "payee", "destination", "account", "beneficiary", "transfer", "email", "phone")
 }
 
 // guess suggests a mapping for a tool that has an amount among its arguments. It returns nil for other tools.
@@ -161,15 +145,13 @@ func guess(name string, d definition) *proposed {
 		return nil
 	}
 	arguments := argumentsOf(s)
-	find := func(fits func(argument) bool, words ...string) (found argument) {
+	find := func(fits func(argument) bool, words ...string) argument {
 		for _, word := range words {
-			for _, a := range arguments {
-				if strings.Contains(strings.ToLower(a.path), word) && fits(a) {
-					return a
-				}
+			if i := slices.IndexFunc(arguments, func(a argument) bool { return has(a.path, word) && fits(a) }); i >= 0 {
+				return arguments[i]
 			}
 		}
-		return found
+		return argument{}
 	}
 	amount := find(func(a argument) bool { return a.is("number", "integer") }, "amount", "value", "total", "price")
 	if amount.path == "" { // a text may be the name of a price
@@ -182,15 +164,14 @@ func guess(name string, d definition) *proposed {
 	about, _ := textOf(described.get("description"))
 	p := &proposed{Name: name, Kind: "spend", Amount: amount.path, Minor: amount.minorUnit(about)}
 	for _, known := range []string{"refund", "credit", "discount"} {
-		if strings.Contains(strings.ToLower(name), known) {
+		if has(name, known) {
 			p.Kind = known
 		}
 	}
 	p.Currency = find(func(argument) bool { return true }, "currency").path
 	p.Key = find(func(a argument) bool { return !strings.Contains(a.path, ".") }, "idempotency").path
 	p.To = find(func(a argument) bool {
-		own := strings.Contains(strings.ToLower(a.path), "merchantaccount") // who pays
-		return a.path != p.Amount && a.path != p.Key && a.path != p.Currency && !own
+		return a.path != p.Amount && a.path != p.Key && a.path != p.Currency && !has(a.path, "merchantaccount") // who pays
 	}, append(slices.Clone(payments), "payee", "recipient", "customer", "account", "vendor", "merchant", "id")...).path
 	for _, a := range arguments {
 		switch {
@@ -215,9 +196,6 @@ var payments = []string{"counterparty", "charge", "payment", "capture", "psp"}
 // namesPayment reports whether an argument looks like a name of a payment. Beside an earlier payment that is named, a reference is
 // the agent's own text, and another one in a repeated call.
 func (p *proposed) namesPayment(argument string) bool {
-	has := func(name string, words ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
-	}
 	return has(argument, "id", "invoice", "order", "charge", "payment", "number", "intent") ||
 		has(argument, "reference") && !has(p.To, payments...)
 }

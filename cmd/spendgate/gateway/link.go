@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,61 +34,61 @@ type link struct {
 	log    *slog.Logger
 	failed func() // counts
 	client *mcp.Client
-	dial   func() mcp.Transport
+	dial   func(*link) mcp.Transport
 	old    bool // try the era with sessions first, as the agent's is
+	// arrived is told of the server's messages, in their order.
+	arrived func(jsonrpc.Message)
 
 	mu      sync.Mutex
-	cs      *mcp.ClientSession
-	began   time.Time     // of the connection
-	ready   chan struct{} // closed when the connection that is being made is made, or cannot be made; nil if none is being made
-	err     error         // why there is none
+	now     *connection // made, or being made; nil if there is none
 	backoff time.Duration
 	closed  bool
 
-	tools   pinned // as the server defined them; nil when not known
+	tools   pinned             // as the server defined them
+	over    *mcp.ClientSession // over which; nil when they are not known
 	asked   time.Time
-	changes int // how often the server said that its tools changed
+	changes atomic.Int32 // how often the server said that its tools changed
 }
 
-// dialer returns how a server is started or reached.
-func dialer(u *upstream, environ []string, log *slog.Logger) mcp.Transport {
-	if u.URL == "" {
-		return &child{u, environ, log}
+// connection is one that was made, or could not be made, once made is closed.
+type connection struct {
+	made  chan struct{}
+	cs    *mcp.ClientSession
+	err   error
+	began time.Time
+}
+
+// dialer returns how the server is started or reached.
+func (l *link) dialer(environ []string) mcp.Transport {
+	if l.u.URL == "" {
+		return &child{l, environ}
 	}
-	return &mcp.StreamableClientTransport{Endpoint: u.URL, HTTPClient: newRemote(u), MaxEventSize: maxServerMessage}
+	return newRemote(l)
 }
 
 // session returns the connection, and makes one if there is none.
 func (l *link) session(ctx context.Context) (*mcp.ClientSession, error) {
 	l.mu.Lock()
-	if l.cs != nil || l.closed {
-		defer l.mu.Unlock()
-		if l.closed {
-			return nil, errNotSent
-		}
-		return l.cs, nil
+	if l.closed {
+		l.mu.Unlock()
+		return nil, errNotSent
 	}
-	if l.ready == nil {
-		l.ready = make(chan struct{})
-		go l.make(l.ready)
+	if l.now == nil {
+		l.now = &connection{made: make(chan struct{})}
+		go l.make(l.now)
 	}
-	ready := l.ready
+	now := l.now
 	l.mu.Unlock()
 	select {
-	case <-ready:
+	case <-now.made:
+		return now.cs, now.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w in time", errNotSent)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cs == nil {
-		return nil, fmt.Errorf("%w: %w", errNotSent, l.err)
-	}
-	return l.cs, nil
 }
 
 // make makes a connection, after a pause if the last one did not last.
-func (l *link) make(ready chan struct{}) {
+func (l *link) make(c *connection) {
 	l.mu.Lock()
 	wait := l.backoff
 	l.backoff = min(max(2*wait, firstBackoff), mostBackoff)
@@ -95,18 +97,18 @@ func (l *link) make(ready chan struct{}) {
 	cs, err := l.connect()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer close(ready)
-	l.ready = nil
+	defer close(c.made)
 	if err == nil && l.closed {
 		go cs.Close() //nolint:errcheck // nobody needs it any more
 		err = errNotSent
 	}
-	if l.err = err; err != nil {
+	if err != nil {
 		l.log.Warn("upstream cannot be reached", "error", err, "retry_in", l.backoff)
 		l.failed()
+		c.err, l.now = fmt.Errorf("%w: %w", errNotSent, err), nil
 		return
 	}
-	l.cs, l.tools, l.began = cs, nil, time.Now()
+	c.cs, c.began = cs, time.Now()
 	go func() { l.leave(cs, cs.Wait()) }()
 }
 
@@ -114,15 +116,14 @@ func (l *link) make(ready chan struct{}) {
 func (l *link) leave(cs *mcp.ClientSession, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cs != cs {
+	if l.now == nil || l.now.cs != cs {
 		return
 	}
-	l.cs = nil
 	go cs.Close() //nolint:errcheck // it may have ended before; otherwise it ends when its calls have
-	if time.Since(l.began) > time.Minute {
+	if time.Since(l.now.began) > time.Minute {
 		l.backoff = 0
 	}
-	if !l.closed {
+	if l.now = nil; !l.closed {
 		l.log.Warn("upstream ended", "error", why)
 		l.failed()
 	}
@@ -132,32 +133,30 @@ func (l *link) leave(cs *mcp.ClientSession, why error) {
 func (l *link) connect() (*mcp.ClientSession, error) {
 	versions := []string{latestVersion, legacyVersion}
 	if l.old {
-		versions = []string{legacyVersion, latestVersion}
+		slices.Reverse(versions)
 	}
-	var failures []error
+	failed := errors.New("it speaks none of the versions of the protocol")
 	for _, version := range versions {
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-		cs, err := l.client.Connect(ctx, l.dial(), &mcp.ClientSessionOptions{ProtocolVersion: version})
+		cs, err := l.client.Connect(ctx, l.dial(l), &mcp.ClientSessionOptions{ProtocolVersion: version})
 		timedOut := ctx.Err() != nil
-		cancel()
-		if err == nil {
+		if cancel(); err == nil {
 			return cs, nil
 		}
-		failures = append(failures, fmt.Errorf("%s: %w", version, err))
+		failed = fmt.Errorf("%w: %s: %s", failed, version, err.Error())          // an error of the server is not that of the agent's request
 		if errors.Is(err, errNotSent) || version == latestVersion && !timedOut { // the client has tried the other era itself
 			break
 		}
 	}
-	return nil, errors.New("it speaks none of the versions of the protocol: " + errors.Join(failures...).Error())
+	return nil, failed
 }
 
 // close ends the connection for good.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
-	if l.cs != nil {
-		go l.cs.Close() //nolint:errcheck // it may have ended before
+	if l.closed = true; l.now != nil && l.now.cs != nil {
+		go l.now.cs.Close() //nolint:errcheck // it may have ended before
 	}
 }
 
@@ -165,8 +164,8 @@ func (l *link) close() {
 func (l *link) forgetTools() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tools = nil
-	l.changes++
+	l.over = nil
+	l.changes.Add(1)
 }
 
 // definitions returns the server's tools as it defined them at most age ago, and the connection over
@@ -178,19 +177,18 @@ func (l *link) definitions(ctx context.Context, age time.Duration) (pinned, *mcp
 			return nil, nil, err
 		}
 		l.mu.Lock()
-		known, asked, changes := l.tools, l.asked, l.changes
-		fresh := known != nil && l.cs == cs && time.Since(asked) < age
+		known, fresh, changes := l.tools, l.over == cs && time.Since(l.asked) < age, l.changes.Load()
 		l.mu.Unlock()
 		if fresh {
 			return known, cs, nil
 		}
-		asked = time.Now()
+		asked := time.Now()
 		tools, err := listTools(ctx, cs)
 		if err == nil {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.changes == changes && l.cs == cs {
-				l.tools, l.asked = tools, asked
+			if l.changes.Load() == changes {
+				l.tools, l.over, l.asked = tools, cs, asked
 			}
 			return tools, cs, nil
 		}
@@ -231,8 +229,11 @@ func (l *link) send(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
 		defer survive(&err)
 		result, err = next(ctx, method, r)
-		if tools, ok := result.(*mcp.ListToolsResult); ok {
-			tools.Cacheable = mcp.Cacheable{}
+		switch r := result.(type) {
+		case *mcp.ListToolsResult:
+			r.Cacheable = mcp.Cacheable{}
+		case *mcp.CallToolResult:
+			unquoted(r)
 		}
 		if own, ok := errors.AsType[*jsonrpc.Error](err); ok && own.Code == codeLost {
 			cs, _ := r.GetSession().(*mcp.ClientSession)

@@ -113,7 +113,19 @@ func (e era) reach(t *testing.T, g *Gateway, client *sdk.Client) *sdk.ClientSess
 			t.Error("the gateway does not end")
 		}
 	})
-	return connect(t, client, &sdk.IOTransport{Reader: fromGateway, Writer: toGateway}, e.version)
+	var reads io.ReadCloser = fromGateway
+	if e.transport == "slow" {
+		reads = slow{fromGateway}
+	}
+	return connect(t, client, &sdk.IOTransport{Reader: reads, Writer: toGateway}, e.version)
+}
+
+// slow is what an agent reads that takes its time.
+type slow struct{ io.ReadCloser }
+
+func (s slow) Read(to []byte) (int, error) {
+	time.Sleep(50 * time.Millisecond)
+	return s.ReadCloser.Read(to)
 }
 
 // served serves a gateway over HTTP, and returns the address.

@@ -1,15 +1,21 @@
 package gateway
 
 import (
+	"bytes"
+	"cmp"
+	jsonv1 "encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/text/cases"
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
@@ -43,6 +49,14 @@ func required(arguments jsontext.Value, path string) (jsontext.Value, error) {
 	return value, err
 }
 
+// in returns the value of a source; nil if its argument is absent or null.
+func (s source) in(arguments jsontext.Value) (jsontext.Value, error) {
+	if s.Argument == "" {
+		return s.Value, nil
+	}
+	return at(arguments, s.Argument)
+}
+
 // action reads the action of a call.
 func (t *tool) action(agent string, arguments jsontext.Value) (client.Action, error) {
 	a := client.Action{AgentID: agent, PolicyID: t.PolicyID, ActionType: client.ActionType(t.ActionType)}
@@ -60,31 +74,28 @@ func (t *tool) action(agent string, arguments jsontext.Value) (client.Action, er
 		return a, err
 	}
 	for name, from := range t.Metadata {
-		value := from.Value
-		if from.Argument != "" {
-			if value, err = at(arguments, from.Argument); err != nil {
-				return a, err
-			}
+		value, err := from.in(arguments)
+		if err != nil {
+			return a, err
 		}
-		if value == nil {
-			continue
-		}
-		if a.Metadata == nil {
+		if value != nil && a.Metadata == nil {
 			a.Metadata = make(map[string]any)
 		}
-		a.Metadata[name] = value
+		if value != nil {
+			a.Metadata[name] = value
+		}
 	}
 	return a, nil
 }
 
 // currency returns the currency's ISO 4217 code, in upper case.
 func (t *tool) currency(arguments jsontext.Value) (string, error) {
-	value := t.Currency.Value
-	if t.Currency.Argument != "" {
-		var err error
-		if value, err = required(arguments, t.Currency.Argument); err != nil {
-			return "", err
-		}
+	value, err := t.Currency.in(arguments)
+	if err == nil && value == nil {
+		err = fmt.Errorf("argument %s is missing", t.Currency.Argument)
+	}
+	if err != nil {
+		return "", err
 	}
 	text, ok := textOf(value)
 	if !ok || len(text) != 3 || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) }) {
@@ -93,7 +104,7 @@ func (t *tool) currency(arguments jsontext.Value) (string, error) {
 	return strings.ToUpper(text), nil
 }
 
-// counterparty returns who gets the money. Text that could be mistaken for other text is refused.
+// counterparty returns who gets the money. Text that people could take for another one is refused.
 func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 	path := t.Counterparty.Argument
 	value, err := required(arguments, path)
@@ -101,21 +112,17 @@ func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 		return "", err
 	}
 	text, ok := textOf(value)
-	if !ok {
+	fault := spend.VisibleFault(text)
+	switch {
+	case !ok:
 		return "", fmt.Errorf("argument %s must be text, not %s", path, kindOf(value))
+	case spend.Blank(text):
+		return "", fmt.Errorf("argument %s is blank", path)
+	case fault != "":
+		return "", fmt.Errorf("argument %s %s", path, fault)
+	default:
+		return text, nil
 	}
-	return text, checkVisible(path, text)
-}
-
-// checkVisible refuses text that people could take for another one.
-func checkVisible(path, text string) error {
-	if spend.Blank(text) {
-		return fmt.Errorf("argument %s is blank", path)
-	}
-	if fault := spend.VisibleFault(text); fault != "" {
-		return fmt.Errorf("argument %s %s", path, fault)
-	}
-	return nil
 }
 
 // amount returns the amount in the currency's major unit.
@@ -193,33 +200,22 @@ func checkDigits(number jsontext.Value) error {
 
 // resultAt returns the value at a path of a result: of structuredContent, or without that of the one text, which is JSON; empty if
 // there is no text or number. A server may repeat arguments in further texts: what an agent wrote says nothing of the payment.
-func resultAt(result jsontext.Value, path string) string {
-	var r struct {
-		Structured jsontext.Value `json:"structuredContent"`
-		Content    []struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		} `json:"content"`
-	}
-	_ = json.Unmarshal(result, &r, lax()) // what cannot be read has no such value
-	within := r.Structured
-	if len(within) == 0 && len(r.Content) == 1 && r.Content[0].Type == "text" {
-		within = jsontext.Value(r.Content[0].Text)
+func resultAt(r *mcp.CallToolResult, path string) string {
+	within, _ := r.StructuredContent.(jsontext.Value)
+	if r.StructuredContent == nil && len(r.Content) == 1 {
+		if text, ok := r.Content[0].(*mcp.TextContent); ok {
+			within = jsontext.Value(text.Text)
+		}
 	}
 	if !within.IsValid(lax()) || within.Kind() != '{' {
 		return ""
 	}
-	found, err := at(within, path)
-	if text, ok := textOf(found); err == nil && ok {
-		return text
-	} else if err == nil && found.Kind() == '0' {
-		return string(found)
-	}
-	return ""
+	found, _ := at(within, path) // nil if it fails
+	return scalar(found)
 }
 
 // reference returns the server's reference for what it did, such as a payment number; empty if it gives none.
-func (t *tool) reference(result jsontext.Value) string {
+func (t *tool) reference(result *mcp.CallToolResult) string {
 	if t.Reference == nil {
 		return ""
 	}
@@ -227,19 +223,114 @@ func (t *tool) reference(result jsontext.Value) string {
 }
 
 // declined reports whether a result is one of those that the file says mean that nothing moved.
-func (t *tool) declined(result jsontext.Value) bool {
+func (t *tool) declined(result *mcp.CallToolResult) bool {
 	if t.DeclinedIf == nil {
 		return false
 	}
 	got := resultAt(result, t.DeclinedIf.Result)
-	for _, value := range t.DeclinedIf.In {
-		text, ok := textOf(value)
-		if !ok {
-			text = string(value)
+	return got != "" && slices.ContainsFunc(t.DeclinedIf.In, func(value jsontext.Value) bool { return got == scalar(value) })
+}
+
+// scalar returns the text of a string or a number; empty for another value.
+func scalar(value jsontext.Value) string {
+	if text, ok := textOf(value); ok {
+		return text
+	}
+	if value.Kind() == '0' {
+		return string(value)
+	}
+	return ""
+}
+
+// object is a JSON object that keeps its members as they are written, in their order.
+type object []member
+
+type member struct {
+	name  string
+	value jsontext.Value
+}
+
+// parseObject reads an object. It refuses names that programs could confuse: names given
+// twice, and names that differ only by case.
+func parseObject(text jsontext.Value) (object, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(text), lax())
+	if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
+		return nil, fmt.Errorf("must be an object, not %s", kindOf(text))
+	}
+	var o object
+	fold, names := cases.Fold(), make(map[string]bool) // folded: an agent may send any number of them
+	for d.PeekKind() == '"' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil, err
 		}
-		if got != "" && got == text {
-			return true
+		name := token.String()
+		if names[fold.String(name)] {
+			return nil, fmt.Errorf("has the name %q twice", name)
+		}
+		names[fold.String(name)] = true
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, member{name, value.Clone()})
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// get returns a member's value, nil if no member has that very name.
+func (o object) get(name string) jsontext.Value {
+	for _, m := range o {
+		if m.name == name {
+			return m.value
 		}
 	}
-	return false
+	return nil
+}
+
+// text writes the object.
+func (o object) text() jsontext.Value {
+	out := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, encode(m.name)...), ':'), m.value...)
+	}
+	return append(out, '}')
+}
+
+// textOf returns a JSON string's text, and whether the value is one.
+func textOf(value jsontext.Value) (string, bool) {
+	if value.Kind() != '"' {
+		return "", false
+	}
+	text, err := jsontext.AppendUnquote(nil, value)
+	return string(text), err == nil
+}
+
+func kindOf(value jsontext.Value) string {
+	return cmp.Or(map[jsontext.Kind]string{
+		'"': "text", '0': "a number", '{': "an object", '[': "a list", 't': "true or false", 'f': "true or false", 'n': "null",
+	}[value.Kind()], "nothing")
+}
+
+// lax are the options to accept everything that programs in other languages accept as JSON.
+func lax() json.Options {
+	return json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// encode writes a value as JSON; null if that fails.
+func encode(v any) jsontext.Value {
+	text, err := jsonv1.Marshal(v) // the SDK's types have its methods
+	if err != nil {
+		return jsontext.Value("null")
+	}
+	return text
 }

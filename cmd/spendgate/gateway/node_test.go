@@ -32,14 +32,15 @@ type enforced struct {
 
 func startEnforced(t *testing.T, more string) *enforced {
 	t.Helper()
-	dev := fleet.TestDev(t)
+	dev := must.Get(fleet.StartDevOf(t.Context(), must.Get(startNode())(t).Binary, t.TempDir()))(t)
+	t.Cleanup(func() { _ = dev.Kill() })
 	return enforcedOn(t, dev, more, dev.Node)
 }
 
 // startTwo is like startEnforced, with two nodes over PostgreSQL and Redis.
 func startTwo(t *testing.T, more string) *enforced {
 	t.Helper()
-	binary := must.Get(fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{}))(t)
+	binary := must.Get(startNode())(t).Binary
 	f := must.Get(fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 2}))(t)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
@@ -89,8 +90,8 @@ func (e *enforced) gateway(t *testing.T, i int) (s *sdk.ClientSession, kill func
 // (G15, G16).
 func TestNodeKilled(t *testing.T) {
 	for name, more := range map[string]string{"without a key": "", "with a key": withKey} {
-		t.Run(name+", one node", func(t *testing.T) { killed(t, startEnforced(t, more), more != "", 12) })
-		t.Run(name+", two nodes", func(t *testing.T) { killed(t, startTwo(t, more), more != "", 6) })
+		t.Run(name+", one node", func(t *testing.T) { killed(t, startEnforced(t, more), more != "", 8) })
+		t.Run(name+", two nodes", func(t *testing.T) { killed(t, startTwo(t, more), more != "", 4) })
 	}
 }
 

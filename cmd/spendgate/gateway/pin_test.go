@@ -27,7 +27,7 @@ func TestChangedTool(t *testing.T) {
 		t.Error(p.paid())
 	}
 	var out strings.Builder
-	o := CheckOptions{File: g.file, Logger: quiet(), Out: &out}
+	o := CheckOptions{File: g.File, Logger: quiet(), Out: &out}
 	if err := Check(t.Context(), o); !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
 		t.Error(err, out.String())
 	}
@@ -37,10 +37,10 @@ func TestChangedTool(t *testing.T) {
 	wants(t, s, "ch_1", 1, stateExecuted, "")
 	// A tool that people take out of the lock is off at the next call.
 	accepted := g.locked.now()
-	must.Do(t, new(lock).write(g.file.path))
+	must.Do(t, new(lock).write(g.File.path))
 	wants(t, s, "ch_2", 1, stateRefused, "new")
-	must.Do(t, accepted.write(g.file.path))
+	must.Do(t, accepted.write(g.File.path))
 	wants(t, s, "ch_2", 1, stateExecuted, "")
-	_ = os.Remove(lockPath(g.file.path))
+	_ = os.Remove(lockPath(g.File.path))
 	wants(t, s, "ch_3", 1, stateExecuted, "")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,22 +58,20 @@ func (e end) result() *mcp.CallToolResult {
 		*r = *e.server
 	}
 	if e.text != "" {
-		r.Content = slices.Insert(slices.Clone(r.Content), 0, mcp.Content(&mcp.TextContent{Text: e.text}))
+		r.Content = append([]mcp.Content{&mcp.TextContent{Text: e.text}}, r.Content...)
 		r.IsError = e.isError
 		if e.isError {
 			r.StructuredContent, r.InputRequests = nil, nil
 		}
 	}
-	r.Meta = maps.Clone(r.Meta)
-	if r.Meta == nil {
-		r.Meta = make(mcp.Meta)
-	}
-	for name, value := range map[string]string{metaCheckID: e.checkID, metaDecision: e.decision, metaState: e.state, metaShadow: e.shadow} {
-		delete(r.Meta, name)
-		if value != "" {
-			r.Meta[name] = value
+	meta := mcp.Meta{metaCheckID: e.checkID, metaDecision: e.decision, metaState: e.state, metaShadow: e.shadow}
+	maps.DeleteFunc(meta, func(_ string, value any) bool { return value == "" })
+	for name, value := range r.Meta {
+		if !strings.HasPrefix(name, "spendgate/") {
+			meta[name] = value
 		}
 	}
+	r.Meta = meta
 	return r
 }
 
@@ -156,15 +153,12 @@ func would(check *client.Result) end {
 	if check.Payment == nil {
 		return e
 	}
-	as := map[string]string{
+	e.state = cmp.Or(map[string]string{
 		"open": stateExecuted, "executed": stateAlready, "escalated": stateRefused, "waiting": statePending, "denied": stateDenied,
 		"redeemed": stateInDoubt, "in_doubt": stateInDoubt, "releasing": stateInDoubt,
-	}
-	switch state, known := as[check.Payment.State]; {
-	case check.Decision == client.Block && state != stateExecuted && state != stateAlready:
+	}[check.Payment.State], stateError)
+	if check.Decision == client.Block && e.state != stateExecuted && e.state != stateAlready {
 		e.state = stateRefused
-	case known:
-		e.state = state
 	}
 	return e
 }

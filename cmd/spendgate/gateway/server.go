@@ -3,11 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,7 +46,7 @@ type Server struct {
 // NewServer makes a Server.
 func NewServer(g *Gateway) *Server {
 	s := &Server{gw: g, shared: make(map[string]*session), sessions: make(map[*session]string)}
-	for name, u := range g.file.Upstreams {
+	for name, u := range g.File.Upstreams {
 		s.shared[name] = newSession(g, u)
 	}
 	return s
@@ -59,7 +57,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	known := func(h http.Handler) http.Handler { return h }
 	if s.gw.tokens != nil {
-		about, address := metadata(s.gw.file.Issuers)
+		about, address := metadata(s.gw.File.Issuers)
 		if about != nil { // clients read it to find out where to sign in
 			mux.Handle(wellKnown, about)
 			mux.Handle(wellKnown+"/", about)
@@ -68,10 +66,10 @@ func (s *Server) Handler() http.Handler {
 			AllowMissingExpiration: true, ResourceMetadataURL: address,
 		})
 	}
-	for _, name := range s.gw.file.order {
+	for _, name := range s.gw.File.order {
 		h := known(s.upstream(name))
 		mux.Handle(Path+"/"+name, h)
-		if !s.gw.file.Several() {
+		if !s.gw.File.Several() {
 			mux.Handle(Path, h)
 		}
 	}
@@ -98,12 +96,8 @@ func metadata(issuers []issuer) (http.Handler, string) {
 	for _, i := range issuers {
 		about.AuthorizationServers = append(about.AuthorizationServers, i.URL)
 	}
-	u, err := url.Parse(issuers[0].Audience)
-	if err != nil { // the file has been checked
-		return nil, ""
-	}
-	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: wellKnown}
-	return auth.ProtectedResourceMetadataHandler(about), at.String()
+	u, _ := url.Parse(issuers[0].Audience) // the file has been checked
+	return auth.ProtectedResourceMetadataHandler(about), u.ResolveReference(&url.URL{Path: wellKnown}).String()
 }
 
 // challenged is the response to an agent that is not known.
@@ -148,7 +142,8 @@ func (s *Server) upstream(name string) http.Handler {
 		case r.Method != http.MethodPost || r.Header.Get(headerSession) != "":
 			stateful.ServeHTTP(w, r)
 		default:
-			own, full := s.open(agentOf(s.gw, r), name)
+			extra := &mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header}
+			own, full := s.open(s.gw.agentOf(extra), name)
 			if full != "" {
 				http.Error(w, full, http.StatusServiceUnavailable)
 				return
@@ -157,10 +152,6 @@ func (s *Server) upstream(name string) http.Handler {
 			s.watch(own)
 		}
 	})
-}
-
-func agentOf(g *Gateway, r *http.Request) string {
-	return (&session{gw: g}).agentOf(&mcp.RequestExtra{TokenInfo: auth.TokenInfoFromContext(r.Context()), Header: r.Header})
 }
 
 // open makes room for a session of an agent. If there is none, full says why.
@@ -182,38 +173,37 @@ func (s *Server) open(agent, upstream string) (own *session, full string) {
 			idle = other
 		}
 	}
+	const tooMany = "too many sessions: %d of %s; clients of version " + latestVersion + " need none"
 	switch {
 	case count >= most && idle != nil: // not all agents say when they go
 		delete(s.sessions, idle)
 		go idle.close()
 	case count >= most:
-		return nil, fmt.Sprintf("too many sessions: %d of this agent; clients of version %s need none", count, latestVersion)
+		return nil, fmt.Sprintf(tooMany, count, "this agent")
 	case len(s.sessions) >= maxSessions:
-		return nil, fmt.Sprintf("too many sessions: %d of all agents; clients of version %s need none", maxSessions, latestVersion)
+		return nil, fmt.Sprintf(tooMany, maxSessions, "all agents")
 	}
-	own = newSession(s.gw, s.gw.file.Upstreams[upstream])
+	own = newSession(s.gw, s.gw.File.Upstreams[upstream])
 	s.sessions[own] = agent
 	s.gw.metrics.sessions.Inc()
 	return own, ""
 }
 
-// watch waits in the background until a session has ended. One that the agent did not begin ends at once.
+// watch waits in the background until a session has ended. One that the agent did not begin has.
 func (s *Server) watch(own *session) {
-	ended := func() {
+	own.mu.Lock()
+	agent := own.agent
+	own.mu.Unlock()
+	go func() {
+		if agent != nil {
+			_ = agent.Wait()
+		}
 		own.close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.sessions, own)
 		s.gw.metrics.sessions.Dec()
-	}
-	own.mu.Lock()
-	agent := own.agent
-	own.mu.Unlock()
-	if agent == nil {
-		ended()
-		return
-	}
-	go func() { _ = agent.Wait(); ended() }()
+	}()
 }
 
 // lastUsed returns when the agent asked for something last, or has been answered: now while a request has no answer.
@@ -229,21 +219,20 @@ func (s *session) lastUsed() time.Time {
 // Stop ends all sessions, once their mapped calls are finished and answered, or the time is over.
 func (s *Server) Stop() {
 	if err := s.gw.finish(); err != nil {
-		s.gw.log.Warn("stopping", "error", err)
+		s.gw.Logger.Warn("stopping", "error", err)
 	}
 	for end := time.Now().Add(hurry); s.posts.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(stopPoll)
 	}
-	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.sessions))
-	s.mu.Unlock()
-	for _, own := range s.shared {
-		all = append(all, own)
-	}
 	var ending sync.WaitGroup
-	for _, own := range all {
+	for _, own := range s.shared {
 		ending.Go(own.close)
 	}
+	s.mu.Lock()
+	for own := range s.sessions {
+		ending.Go(own.close)
+	}
+	s.mu.Unlock()
 	ended := make(chan struct{})
 	go func() { ending.Wait(); close(ended) }()
 	select {

@@ -196,6 +196,29 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
+// TestShares: an agent that loops leaves the other ones a part of the rate limit of the gateway's key.
+func TestShares(t *testing.T) {
+	p, s := newProvider(t), newService(t)
+	const limit = 16
+	key := must.Get(s.api.CreateKey(t.Context(), client.KeyRequest{
+		Name: "gateway", RateLimitRPM: new(limit), Grants: client.Grants{Role: "gateway", Principal: s.policy},
+	}))(t)
+	s.own = must.Get(client.New(client.Options{BaseURL: s.API, APIKey: key.APIKey, HTTPClient: &http.Client{Transport: s.shares}}))(t)
+	address := served(t, guarded(t, s, p, "listen: 127.0.0.1:0\ntokens: "+tokenFolder(t)+"\n", "")) + Path
+	a, b := agentWith(t, address, tokenA, latestVersion), agentWith(t, address, tokenB, legacyVersion)
+	wants(t, a, "ch_1", 1, stateExecuted, "")
+	refused := 0
+	for range limit {
+		if state, text := refund(t, a, "ch_1", 1); state == stateError && strings.Contains(text, "call again after") {
+			refused++
+		}
+	}
+	if refused != 5 { // with two requests before, it makes 13, and leaves 3
+		t.Errorf("%d calls are refused", refused)
+	}
+	wants(t, b, "ch_2", 1, stateExecuted, "")
+}
+
 // TestSessions: an agent's sessions are bounded, and keep no other agent out. The one that was not used for the longest time ends.
 func TestSessions(t *testing.T) {
 	g := load(t, "shadow: true\nlisten: 127.0.0.1:0\ntokens: "+tokenFolder(t)+"\nupstreams:\n  one:\n    url: http://127.0.0.1:1\n")
@@ -216,7 +239,7 @@ func TestSessions(t *testing.T) {
 		t.Error(full)
 	}
 	all[3].used, all[5].used = time.Now().Add(-2*leastIdle), time.Now().Add(-3*leastIdle)
-	defer all[7].use()() // a call that waits for people
+	all[7].use(1) // a call that waits for people
 	all[7].used = time.Now().Add(-4 * leastIdle)
 	for _, ended := range []int{5, 3} {
 		if _, full := s.open("a", "one"); full != "" {
@@ -306,7 +329,7 @@ func TestStrayMessages(t *testing.T) {
 	f := newService(t)
 	address := served(t, guarded(t, f, p, "listen: 127.0.0.1:0\n", "")) + Path
 	own := connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address}, legacyVersion)
-	post := func(text string) {
+	post := func(text string) string {
 		t.Helper()
 		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(text)))(t)
 		for name, value := range map[string]string{
@@ -319,8 +342,8 @@ func TestStrayMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
+		defer response.Body.Close() //nolint:errcheck // only read
+		return string(must.Get(io.ReadAll(response.Body))(t))
 	}
 	const arguments = `"arguments":{"charge":"ch_1","amount":1}`
 	for _, text := range []string{
@@ -336,11 +359,12 @@ func TestStrayMessages(t *testing.T) {
 	if f.became(t); s.paid != 0 {
 		t.Errorf("%d payments: %s", s.paid, s.params)
 	}
-	post(`{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"refund","task":{},"Arguments":{"amount":9},` + arguments +
+	s.result = `{"content":[],"structuredContent":{"z":9007199254740993,"a":[1.10,null]}}` // more digits than floats have
+	answer := post(`{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"refund","task":{},"Arguments":{"amount":9},` + arguments +
 		`,"_meta":{"progressToken":5,"traceparent":"00-1","amount":9,"psp/amount":9,"io.modelcontextprotocol/clientInfo":{}}}}`)
 	f.became(t, "executed")
 	const sent = `{"_meta":{"progressToken":"gateway-1","traceparent":"00-1"},"name":"refund","arguments":{"charge":"ch_1","amount":1}}`
-	if got := strings.Join(s.params, ""); got != sent {
-		t.Error(got)
+	if got := strings.Join(s.params, ""); got != sent || !strings.Contains(answer, `:{"z":9007199254740993,"a":[1.10,null]}`) {
+		t.Error(got, answer)
 	}
 }

@@ -2,17 +2,13 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"spendgate/audit/spend"
 )
 
 // session is what agents meet: a server of the protocol that passes what it is asked to an upstream. In the era with
@@ -30,26 +26,23 @@ type session struct {
 	used     time.Time          // when the agent asked for something last, or was answered
 	asking   int                // requests without an answer
 	next     int
-	progress map[string]origin               // by our progress tokens
-	flight   map[*int]context.Context        // of requests that are not answered, for a server's questions
+	flight   map[string]*origin              // what the server was asked and has not answered, by our progress tokens
 	watching map[string][]*mcp.ServerSession // the agents that subscribed to a resource
 }
 
-const lateProgress = 20 * time.Millisecond
-
-// origin is which request of an agent a progress token belongs to.
+// origin is which request of an agent a request to the server belongs to.
 type origin struct {
-	ctx   context.Context //nolint:containedctx // of the request, which routes the notification
-	agent *mcp.ServerSession
-	token any
+	ctx     context.Context //nolint:containedctx // routes what the server says meanwhile
+	agent   *mcp.ServerSession
+	token   any // for progress
+	arrived int // notifications of progress that are not passed on yet
 }
 
 func newSession(g *Gateway, u *upstream) *session {
-	s := &session{gw: g, log: g.log.With("upstream", u.name), progress: make(map[string]origin), flight: make(map[*int]context.Context)}
+	s := &session{gw: g, log: g.Logger.With("upstream", u.name), used: time.Now(), flight: make(map[string]*origin)}
 	s.watching = make(map[string][]*mcp.ServerSession)
-	s.used = time.Now()
-	s.l = &link{u: u, log: s.log, dial: func() mcp.Transport { return g.dial(u) }, failed: g.metrics.ends.WithLabelValues(u.name).Inc}
-	s.server = mcp.NewServer(&mcp.Implementation{Name: "spendgate-gateway", Version: g.version}, &mcp.ServerOptions{
+	s.l = &link{u: u, log: s.log, dial: g.dial, failed: g.metrics.ends.WithLabelValues(u.name).Inc, arrived: s.arrived}
+	s.server = mcp.NewServer(&mcp.Implementation{Name: "spendgate-gateway", Version: g.Version}, &mcp.ServerOptions{
 		Capabilities: &mcp.ServerCapabilities{ // what the server itself has is said in its place
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 			Resources:   &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true},
@@ -98,7 +91,7 @@ func (s *session) connect(info *mcp.Implementation, capabilities *mcp.ClientCapa
 			capabilities = new(mcp.ClientCapabilities)
 		}
 		if info == nil {
-			info = &mcp.Implementation{Name: "spendgate-gateway", Version: s.gw.version}
+			info = &mcp.Implementation{Name: "spendgate-gateway", Version: s.gw.Version}
 		}
 		s.l.old = agent != nil
 		s.l.client = mcp.NewClient(info, &mcp.ClientOptions{
@@ -122,111 +115,34 @@ func (s *session) connect(info *mcp.Implementation, capabilities *mcp.ClientCapa
 			},
 		})
 		s.l.client.AddSendingMiddleware(s.l.send)
-		s.l.client.AddReceivingMiddleware(s.question)
+		s.l.client.AddReceivingMiddleware(s.questions(agent))
 	})
 }
 
-func (s *session) progressed(ctx context.Context, r *mcp.ProgressNotificationClientRequest) {
-	token, _ := r.Params.ProgressToken.(string)
-	s.mu.Lock()
-	of, known := s.progress[token]
-	s.mu.Unlock()
-	if known {
-		p := *r.Params
-		p.ProgressToken = of.token
-		_ = of.agent.NotifyProgress(routed{ctx, of.ctx}, &p) // the agent may be gone
-	}
-}
-
-// carry prepares the parameters of a request to the server: its _meta is the agent's, without what only the agent's own era has, and
-// with a progress token of ours. done is called when the request has ended.
-func (s *session) carry(ctx context.Context, cs *mcp.ClientSession, agent *mcp.ServerSession, from, to mcp.Params) (done func()) {
-	meta := maps.Clone(from.GetMeta())
-	if agentVersion, _ := meta[mcp.MetaKeyProtocolVersion].(string); agentVersion != cs.InitializeResult().ProtocolVersion {
-		maps.DeleteFunc(meta, func(name string, _ any) bool { return strings.HasPrefix(name, "io.modelcontextprotocol/") })
-	}
+// use notes that the agent asks for something, with 1, or was answered, with -1.
+func (s *session) use(asking int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	flying, token := new(int), meta["progressToken"]
-	s.flight[flying] = ctx //nolint:fatcontext // of each request
-	ours := ""
-	if token != nil {
-		s.next++
-		ours = fmt.Sprintf("gateway-%d", s.next)
-		s.progress[ours] = origin{ctx, agent, token}
-		meta["progressToken"] = ours
-	}
-	to.SetMeta(meta)
-	return func() {
-		if token != nil { // the SDK hands the server's last notifications over a moment after its answer
-			time.Sleep(lateProgress)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.flight, flying)
-		delete(s.progress, ours)
-	}
-}
-
-// forward passes a request to the server.
-func forward[T any, P interface {
-	*T
-	mcp.Params
-}, R mcp.Result](ctx context.Context, s *session, r mcp.Request, from P, do func(*mcp.ClientSession, context.Context, P) (R, error),
-) (mcp.Result, error) {
-	if from == nil { // the request has no params
-		from = new(T)
-	}
-	p := P(new(*from))
-	cs, err := s.l.session(ctx)
-	if err != nil {
-		return nil, s.l.fault(err)
-	}
-	agent, _ := r.GetSession().(*mcp.ServerSession)
-	defer s.carry(ctx, cs, agent, from, p)()
-	result, err := do(cs, ctx, p)
-	if err != nil {
-		return nil, s.l.fault(err)
-	}
-	if asks, ok := any(result).(interface{ NeedsInput() bool }); ok && asks.NeedsInput() && s.l.old {
-		return nil, &jsonrpc.Error{
-			Code: codeUnavailable, Message: "the server asks a question in a way that version " + legacyVersion + " does not have",
-		}
-	}
-	if !s.l.old {
-		scope(result)
-	}
-	return result, nil
-}
-
-// use notes that the agent asks for something, until the function that it returns is called.
-func (s *session) use() (done func()) {
-	note := func(asking int) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.used, s.asking = time.Now(), s.asking+asking
-	}
-	note(1)
-	return func() { note(-1) }
+	s.used, s.asking = time.Now(), s.asking+asking
 }
 
 // receive is middleware that passes what agents ask to the server. What it does not name is answered by the SDK, or refused.
 func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
 		defer survive(&err)
-		defer s.use()()
+		s.use(1)
+		defer s.use(-1)
 		if p, ok := r.GetParams().(*mcp.InitializeParams); ok {
 			result, err := next(ctx, method, r)
-			if err != nil {
-				return nil, err
-			}
 			agent, _ := r.GetSession().(*mcp.ServerSession)
-			s.connect(p.ClientInfo, p.Capabilities, agent)
-			return s.greet(ctx, result)
+			if err == nil {
+				s.connect(p.ClientInfo, p.Capabilities, agent)
+			}
+			return s.greet(ctx, result, err)
 		}
 		s.connect(nil, nil, nil)
 		if !strings.HasPrefix(method, "notifications/") {
-			leave, err := s.gw.enter(s.agentOf(r.GetExtra()))
+			leave, err := s.gw.enter(s.gw.agentOf(r.GetExtra()))
 			if call, ok := r.GetParams().(*mcp.CallToolParamsRaw); err != nil && ok && s.l.u.Tools[call.Name] != nil {
 				return failure("%v.%s", err, sameAgain).result(), nil
 			}
@@ -238,10 +154,7 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		switch p := r.GetParams().(type) {
 		case *mcp.DiscoverParams:
 			result, err := next(ctx, method, r)
-			if err != nil {
-				return nil, err
-			}
-			return s.greet(ctx, result)
+			return s.greet(ctx, result, err)
 		case *mcp.ListToolsParams:
 			result, err := forward(ctx, s, r, p, (*mcp.ClientSession).ListTools)
 			if tools, ok := result.(*mcp.ListToolsResult); ok && err == nil {
@@ -280,7 +193,10 @@ func (s *session) receive(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // greet puts what the server said of itself into the answer to an agent that connects.
-func (s *session) greet(ctx context.Context, result mcp.Result) (mcp.Result, error) {
+func (s *session) greet(ctx context.Context, result mcp.Result, err error) (mcp.Result, error) {
+	if err != nil {
+		return nil, err
+	}
 	cs, err := s.l.session(ctx)
 	if err != nil {
 		return nil, s.l.fault(err)
@@ -326,13 +242,11 @@ func (s *session) callTool(ctx context.Context, r *mcp.CallToolRequest) (*mcp.Ca
 
 // mayPass returns why a tool that is not mapped is off.
 func (s *session) mayPass(ctx context.Context, name string) error {
-	if s.gw.file.Shadow && s.gw.locked.now() == nil {
+	if s.gw.File.Shadow && s.gw.locked.now() == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
 	_, _, err := s.gw.tool(ctx, s.l, name, fresh)
-	if err != nil && s.gw.file.Shadow {
+	if err != nil && s.gw.File.Shadow {
 		s.log.Warn("a shadow passes what would be refused", "tool", name, "reason", err)
 		return nil
 	}
@@ -345,7 +259,7 @@ func (s *session) offer(list *mcp.ListToolsResult) {
 	for _, t := range list.Tools {
 		if err := s.gw.permitted(pins, s.l.u, t.Name, define(t)); err != nil {
 			s.log.Debug("a tool is not offered", "tool", t.Name, "reason", err)
-			if !s.gw.file.Shadow {
+			if !s.gw.File.Shadow {
 				continue
 			}
 		}
@@ -360,20 +274,6 @@ func (s *session) offer(list *mcp.ListToolsResult) {
 		offered = append(offered, t)
 	}
 	list.Tools = offered
-}
-
-// agentOf returns which agent sent a request.
-func (s *session) agentOf(extra *mcp.RequestExtra) string {
-	switch header := s.gw.file.AgentID.header; {
-	case extra != nil && extra.TokenInfo != nil:
-		return extra.TokenInfo.UserID
-	case header == "":
-		return s.gw.file.AgentID.fixed
-	case extra != nil && len(extra.Header.Values(header)) == 1: // with several it is unknown which one is meant
-		return spend.NFC(strings.TrimSpace(extra.Header.Get(header)))
-	default:
-		return ""
-	}
 }
 
 // close ends the session.

@@ -60,7 +60,7 @@ func TestShadowLog(t *testing.T) {
 	p.schema["properties"].(map[string]any)["note"] = map[string]any{"type": "string", "pattern": "^a"}
 	g := guarded(t, s, p, "shadow: true\n", "")
 	log := new(strings.Builder)
-	g.log = slog.New(slog.NewTextHandler(log, nil))
+	g.Logger = slog.New(slog.NewTextHandler(log, nil))
 	agent := agentOver(t, g)
 	for rule, arguments := range map[string]map[string]any{
 		"note breaks pattern":      {"charge": "ch_secret", "amount": 1, "note": "secret"},

@@ -40,8 +40,7 @@ type tokens struct {
 
 // tokenFile is an agent's file. With a fault its token is not valid.
 type tokenFile struct {
-	size  int64
-	mtime time.Time
+	info  os.FileInfo
 	sum   [sha256.Size]byte
 	fault string
 }
@@ -91,29 +90,26 @@ func (t *tokens) look() {
 		t.faulty.Set(1)
 		return
 	}
-	names := make(map[[sha256.Size]byte][]string, len(was))
+	owners := make(map[[sha256.Size]byte]string, len(was))
 	for _, e := range entries {
-		path := filepath.Join(t.folder, e.Name())
+		name, path := e.Name(), filepath.Join(t.folder, e.Name())
 		info, err := os.Stat(path) // a link counts as what it leads to
-		if strings.HasPrefix(e.Name(), ".") || err == nil && !info.Mode().IsRegular() {
+		if strings.HasPrefix(name, ".") || err == nil && !info.Mode().IsRegular() {
 			continue
 		}
-		f, read := was[e.Name()]
-		if !read || err != nil || f.fault != "" || f.size != info.Size() || !f.mtime.Equal(info.ModTime()) {
+		f, read := was[name]
+		if !read || err != nil || f.fault != "" || f.info.Size() != info.Size() || !f.info.ModTime().Equal(info.ModTime()) {
 			f = t.readToken(path, info, err)
 		}
-		if t.files[e.Name()] = f; f.fault == "" {
-			names[f.sum] = append(names[f.sum], e.Name())
-		}
-	}
-	for sum, several := range names {
-		if t.agents[sum] = spend.NFC(several[0]); len(several) == 1 {
+		if t.files[name] = f; f.fault != "" {
 			continue
 		}
-		delete(t.agents, sum) // who asks would not be known
-		for _, name := range several {
-			t.files[name] = tokenFile{fault: "has the same token as another one"}
+		t.agents[f.sum] = spend.NFC(name)
+		if other, twice := owners[f.sum]; twice { // who asks would not be known
+			twin := tokenFile{fault: "has the same token as another one"}
+			t.files[name], t.files[other], t.agents[f.sum] = twin, twin, ""
 		}
+		owners[f.sum] = name
 	}
 	faults := 0
 	for name, f := range t.files {
@@ -127,22 +123,21 @@ func (t *tokens) look() {
 	t.faulty.Set(float64(faults))
 }
 
-func (t *tokens) readToken(path string, info os.FileInfo, err error) (f tokenFile) {
+func (t *tokens) readToken(path string, info os.FileInfo, err error) tokenFile {
 	token := ""
 	if err == nil {
-		f.size, f.mtime = info.Size(), info.ModTime()
-		token, err = (&File{path: path}).secret(filepath.Base(path))
+		token, err = secret(path)
 	}
 	if err == nil {
 		_, err = config.ParseToken(token)
 	}
-	switch {
-	case err != nil:
-		f.fault = err.Error()
-	case t.owner(filepath.Base(path)) != nil:
-		f.fault = "has a name that begins with an issuer's agent_prefix"
+	if err == nil && t.owner(filepath.Base(path)) != nil {
+		err = errors.New("has a name that begins with an issuer's agent_prefix")
 	}
-	f.sum = sha256.Sum256([]byte(token))
+	f := tokenFile{info: info, sum: sha256.Sum256([]byte(token))}
+	if err != nil {
+		f.fault = err.Error()
+	}
 	return f
 }
 
@@ -151,7 +146,15 @@ var errUnknown = errors.New("whose token this is cannot be found out now: make t
 
 // verify returns the agent of a token.
 func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-	agent, unread := t.inFolder(token)
+	t.mu.Lock()
+	if t.folder != "" && time.Now().After(t.next) {
+		t.look()
+	}
+	agent, unread := t.agents[sha256.Sum256([]byte(token))], error(nil) // comparing hashes tells nothing of a token
+	if t.unread != nil {
+		unread = errUnknown
+	}
+	t.mu.Unlock()
 	if agent != "" {
 		return &auth.TokenInfo{UserID: agent}, nil
 	}
@@ -189,19 +192,6 @@ func (g *Gateway) stillKnown(ctx context.Context, extra *mcp.RequestExtra) error
 		return errors.New("the agent's token is not valid any more")
 	}
 	return nil
-}
-
-// inFolder returns the agent whose file has a token; empty if there is none, or if that is unknown.
-func (t *tokens) inFolder(token string) (agent string, unknown error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.folder != "" && time.Now().After(t.next) {
-		t.look()
-	}
-	if t.unread != nil {
-		return "", errUnknown
-	}
-	return t.agents[sha256.Sum256([]byte(token))], nil // comparing hashes tells nothing of a token
 }
 
 // owner returns the issuer whose agents' names begin like this one: that with the longest prefix, nil if there is none.

@@ -27,8 +27,7 @@ func TestTypeScriptSDK(t *testing.T) {
 		payout := strings.Replace(strings.ReplaceAll(refundMapping, "POLICY", s.policy), "refund:", "payout:", 1)
 		path := write(t, t.TempDir(), "g.yaml", content+payout[1:])
 		file := must.Get(Load(path))(t)
-		accepts := CheckOptions{File: file, Accept: true, Logger: quiet(), Out: t.Output(), Environ: os.Environ()}
-		must.Do(t, Check(t.Context(), accepts))
+		accept(t, file)
 		g := must.Get(New(Options{File: file, Client: s.own, Version: "test", Environ: os.Environ(), Logger: testLog(t)}))(t)
 		t.Cleanup(g.stop)
 		address := served(t, g) + Path

@@ -3,69 +3,17 @@ package gateway
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-// sending tells whether anything of a request was sent to a server. Until then the request can be taken back.
-type sending struct {
-	mu                        sync.Mutex
-	attached, begun, takenOff bool
-}
-
-type sendingKey struct{}
-
-// watch returns a context whose first request to a server is watched.
-func watch(ctx context.Context) (context.Context, *sending) {
-	s := new(sending)
-	return context.WithValue(ctx, sendingKey{}, s), s
-}
-
-// watched returns what watches the next request of a context; nil if nothing does.
-func watched(ctx context.Context) *sending {
-	s, _ := ctx.Value(sendingKey{}).(*sending)
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.attached { // a later message, such as that the request is cancelled
-		return nil
-	}
-	s.attached = true
-	return s
-}
-
-// begin is called before the first byte is sent. It reports whether the request may be sent.
-func (s *sending) begin() bool {
-	if s == nil {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begun = !s.takenOff
-	return s.begun
-}
-
-// takeBack reports whether nothing was sent. From then on nothing will be.
-func (s *sending) takeBack() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.takenOff = !s.begun
-	return s.takenOff
-}
-
-var errTakenBack = errors.New("the request was taken back")
 
 // body is the body of a watched request over HTTP. The transport begins to read it when it has a
 // connection; no server carries out a call without its body.
@@ -81,33 +29,35 @@ func (b *body) Read(to []byte) (int, error) {
 	return b.ReadCloser.Read(to)
 }
 
-// remote is the HTTP transport to a server.
+// remote is the HTTP transport of a connection to a server.
 type remote struct {
-	u    *upstream
+	l    *link
 	base http.RoundTripper
 }
 
-func newRemote(u *upstream) *http.Client {
+// newRemote returns the transport to a server over HTTP.
+func newRemote(l *link) *mcp.StreamableClientTransport {
 	base := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 	}
 	// A redirect would take the headers, with their secrets, to another address.
 	stays := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &http.Client{Transport: &remote{u, base}, CheckRedirect: stays}
+	return &mcp.StreamableClientTransport{
+		Endpoint: l.u.URL, HTTPClient: &http.Client{Transport: &remote{l, base}, CheckRedirect: stays},
+		MaxEventSize: maxServerMessage,
+	}
 }
-
-const headerLastEvent = "Last-Event-ID"
 
 // RoundTrip adds the headers of the file to a request, and watches whether it is sent. What is wrong with the answer to a call is an
 // error of that call alone: for the SDK it would be the end of the connection, and every other call over it would be in doubt.
 func (t *remote) RoundTrip(r *http.Request) (*http.Response, error) {
-	watching, call := watched(r.Context()), callIn(r)
+	call, watching := callIn(r)
 	r = r.Clone(r.Context())
-	for name, v := range t.u.Headers {
+	for name, v := range t.l.u.Headers {
 		r.Header.Set(name, v.now())
 	}
-	if watching != nil && r.Body != nil {
+	if watching != nil {
 		r.Body, r.GetBody = &body{r.Body, watching}, nil // with GetBody, it could be sent twice
 	}
 	if r.Method == http.MethodGet && (r.Header.Get(headerLastEvent) == "" || strings.HasPrefix(r.Header.Get(headerLastEvent), ownEvent)) {
@@ -117,40 +67,26 @@ func (t *remote) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, good := response.Body, response.StatusCode/100 == 2
+	in := response.Body
 	switch {
-	case good && mediaType(response) == typeEvents:
-		response.Body = stream{&messages{next: events(bufio.NewReader(in), "")}, in}
+	case response.StatusCode/100 == 2 && t.readEvents(response, ""):
 	case call.IsValid():
 		text, err := io.ReadAll(http.MaxBytesReader(nil, in, maxServerMessage))
 		_ = in.Close() // only read
-		m, _ := jsonrpc.DecodeMessage(text)
-		if a, ok := m.(*jsonrpc.Response); err != nil || !ok || a.ID != call {
-			text = nil
-		}
-		if text = readable(text); text == nil {
+		a, ok := readable(text).(*jsonrpc.Response)
+		if err != nil || !ok || a.ID != call {
 			code := int64(codeUnavailable)
 			if lost := response.StatusCode; r.Header.Get(headerSession) != "" && (lost == http.StatusNotFound || lost == http.StatusBadRequest) {
 				code = codeLost
 			}
-			text = noAnswer(call, code, "something else, with the HTTP status "+response.Status)
+			a = noAnswer(call, code, "something else, with the HTTP status "+response.Status)
 		}
 		response.Header.Set("Content-Type", "application/json")
-		response.StatusCode, response.Body = http.StatusOK, io.NopCloser(bytes.NewReader(text))
+		response.StatusCode, response.Body = http.StatusOK, io.NopCloser(bytes.NewReader(written(a)))
 	case r.Method == http.MethodPost: // a notification, or an answer to the server
 		response.StatusCode = http.StatusAccepted
 	}
 	return response, nil
-}
-
-const (
-	ownEvent   = "gateway-"
-	typeEvents = "text/event-stream"
-)
-
-type stream struct {
-	io.Reader
-	io.Closer
 }
 
 // listen asks for the stream of messages that belong to no call. For the SDK its end, several times, would be that of the connection.
@@ -161,27 +97,85 @@ func (t *remote) listen(r *http.Request) (*http.Response, error) {
 	if again && r.Context().Err() == nil && (err != nil || response.StatusCode >= http.StatusInternalServerError) {
 		response, err = &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {typeEvents}}, Body: http.NoBody}, nil
 	}
-	if err == nil && mediaType(response) == typeEvents {
-		last := fmt.Sprintf("id: %s%d\n\n", ownEvent, time.Now().UnixNano()) // the next request for the stream is not a repeated failure
-		response.Body = stream{&messages{next: events(bufio.NewReader(response.Body), last)}, response.Body}
+	if err == nil { // what follows the last event makes that the next request for the stream is not a repeated failure
+		t.readEvents(response, fmt.Sprintf("id: %s%d\n\n", ownEvent, time.Now().UnixNano()))
 	}
 	return response, err
 }
 
-func mediaType(r *http.Response) string {
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return kind
+const (
+	headerLastEvent = "Last-Event-ID"
+	ownEvent        = "gateway-"
+	typeEvents      = "text/event-stream"
+)
+
+// events are those of a stream, without what is no message: for the SDK that would be the end of the connection.
+type events struct {
+	in *bufio.Reader
+	io.Closer
+	rest []byte // of the event that is being read
+	last string // follows the last event
+	over bool
+
+	arrived func(jsonrpc.Message)
 }
 
-// callIn returns the identifier of the call in a request; it is not valid if there is none.
-func callIn(r *http.Request) (id jsonrpc.ID) {
+// readEvents has the events of a response read, if it has any. last follows them.
+func (t *remote) readEvents(r *http.Response, last string) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind == typeEvents {
+		r.Body = &events{in: bufio.NewReader(r.Body), Closer: r.Body, last: last, arrived: t.l.arrived}
+	}
+	return kind == typeEvents
+}
+
+// Read implements io.Reader.
+func (e *events) Read(to []byte) (int, error) {
+	if len(e.rest) == 0 && e.over {
+		return 0, io.EOF
+	}
+	if len(e.rest) == 0 {
+		e.rest = e.next()
+	}
+	n := copy(to, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+// next returns the next event, its data in one line.
+func (e *events) next() (event []byte) {
+	var data []byte
+	for {
+		line, err := readLine(e.in)
+		if e.over = err != nil || len(data)+len(event) > maxServerMessage; e.over || len(line) == 0 {
+			break
+		}
+		switch field, value, _ := bytes.Cut(line, []byte(":")); string(field) {
+		case "data":
+			data = append(append(data, value...), '\n')
+		case "event", "id", "retry":
+			event = append(append(event, line...), '\n')
+		}
+	}
+	if m := readable(bytes.TrimSpace(data)); m != nil {
+		e.arrived(m)
+		event = append(append(event, "data: "...), written(m)...)
+	}
+	if event = append(event, "\n\n"...); e.over {
+		event = append(event, e.last...)
+	}
+	return event
+}
+
+// callIn returns the identifier of the call in a request, which is not valid if there is none, and what watches the call.
+func callIn(r *http.Request) (id jsonrpc.ID, watching *sending) {
 	if r.GetBody != nil {
 		body, _ := r.GetBody() // of memory: it does not fail
 		text, _ := io.ReadAll(body)
 		m, _ := jsonrpc.DecodeMessage(text)
 		if call, ok := m.(*jsonrpc.Request); ok {
-			id = call.ID
+			id, watching = call.ID, watched(r.Context(), m)
 		}
 	}
-	return id
+	return id, watching
 }
