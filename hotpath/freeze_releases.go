@@ -41,7 +41,9 @@ func (a *Authorizer) releases(v *view, r *audit.Release, scope audit.FreezeScope
 // ReleaseFreeze records the caller's release of a freeze, and replayed if the same person released it before. The freeze ends
 // with the last release that is required. Errors: ErrKeyInactive, ErrKeyExpired, ErrFreezeNotFound, a *ForbiddenError,
 // ErrFreezeNotActive, ErrFreezeOwn.
-func (a *Authorizer) ReleaseFreeze(ctx context.Context, access Access, by audit.Actor, id spend.ID, note string) (*FreezeView, bool, error) {
+func (a *Authorizer) ReleaseFreeze(
+	ctx context.Context, access Access, by audit.Actor, id spend.ID, note string,
+) (*FreezeView, bool, error) {
 	stored, cancel := context.WithTimeout(ctx, blindFor)
 	defer cancel()
 	for range maxReclaims {

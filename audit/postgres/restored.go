@@ -26,8 +26,8 @@ var ErrNodesConnected = errors.New("nodes are connected to the database: stop th
 // checks can no longer be redeemed, since they may have been redeemed after the backup. Violations
 // that came from another server are counted anew. Open approvals expire, since they may have been
 // used after the backup. Webhooks are disabled until an admin enables them: their receivers have
-// had the events, or belong to another deployment. Nobody is signed in any more. Everything is frozen until people release it: payments may have been
-// carried out after the backup. It fails with ErrNodesConnected while nodes are connected.
+// had the events, or belong to another deployment. Nobody is signed in any more. Everything is frozen
+// until people release it: payments may have been carried out after the backup. It fails with ErrNodesConnected while nodes are connected.
 func BeginRestored(ctx context.Context, url string) (r audit.Restored, err error) {
 	conn, err := pg.ConnectOwner(ctx, url)
 	if err != nil {

@@ -97,7 +97,7 @@ const (
 const MaxReports = 100
 
 // MaxTakeOvers is how often the redemption of a check may be taken over: numbers of steps, and rows of payments, have a bound.
-const MaxTakeOvers = 1000
+const MaxTakeOvers = 100
 
 // The limits of a report, in characters.
 const (

@@ -25,17 +25,14 @@ func TestEventTypes(t *testing.T) {
 func TestEventsAreMatchedByIndexes(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "plan.db"))
 	for name, query := range map[string]string{"events": selectEvents(), "stray events": strayEvents} {
-		rows, err := s.reader.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, 0)
-		must.Do(t, err)
-		for rows.Next() {
+		must.Do(t, each(t.Context(), s.reader, "cannot read a plan", func(row scanner) error {
 			var id, parent, unused int
 			var step string
-			must.Do(t, rows.Scan(&id, &parent, &unused, &step))
+			err := row.Scan(&id, &parent, &unused, &step)
 			if strings.HasPrefix(step, "SCAN") && strings.Contains(step, "JOIN") {
 				t.Errorf("%s: %s", name, step)
 			}
-		}
-		must.Do(t, rows.Err())
-		must.Do(t, rows.Close())
+			return err
+		}, "EXPLAIN QUERY PLAN "+query, 0))
 	}
 }

@@ -15,8 +15,8 @@ import (
 // BeginRestored prepares a file that was restored from a backup, or copied, for a node, as
 // postgres.BeginRestored does with a fleet's database: existing checks can no longer be redeemed
 // and open approvals expire, since both may have been used after the backup; webhooks are disabled,
-// nobody is signed in, everything is frozen, and a new epoch begins. No node may have the file open. It refuses a damaged file, in which keys
-// and windows may be missing.
+// nobody is signed in, everything is frozen, and a new epoch begins. No node may have the file open. It
+// refuses a damaged file, in which keys and windows may be missing.
 func (s *Store) BeginRestored(ctx context.Context) (r audit.Restored, err error) {
 	if err := s.undamaged(ctx); err != nil {
 		return r, err

@@ -255,7 +255,8 @@ func (s *slice) held(c course) {
 	terms, is := s.verifier.courses.terms[PolicyVersion{string(s.fields[chain.FieldPolicyID]), int(version)}]
 	told := s.fields[chain.FieldPayment] != nil && c.executed != nil && slices.Contains(c.executed.Payment.Flags, spend.FlagUnredeemed)
 	switch by := c.redeemed; {
-	case is && c.lapsed != nil && c.lapsed.ID.Time().Before(c.check.Time().Add(terms.Within()-lateCommit)) && !s.stoppedBefore(c.lapsed, s.restores):
+	case is && c.lapsed != nil && c.lapsed.ID.Time().Before(c.check.Time().Add(terms.Within()-lateCommit)) &&
+		!s.stoppedBefore(c.lapsed, s.restores):
 		s.stray(c.lapsed, "its policy leaves more time to redeem it")
 	case is && c.lapsed != nil && !terms.Required && s.fields[chain.FieldPayment] == nil:
 		s.stray(c.lapsed, "whoever was allowed may have carried it out without a redemption")
