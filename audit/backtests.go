@@ -126,6 +126,8 @@ type History interface {
 	HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*Approval, error)
 	// ArchivedDays returns the days from one to another whose checks are in archives.
 	ArchivedDays(ctx context.Context, from, to time.Time) ([]ArchivedDay, error)
+	// ViolationsFrom returns the least ID of a violation that is not in an archive; zero if none is.
+	ViolationsFrom(ctx context.Context) (spend.ID, error)
 }
 
 // HistoryQuery selects a page of history.

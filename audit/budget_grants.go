@@ -51,20 +51,6 @@ type GrantTerms struct {
 	Request   string // the SHA-256 of the request, in hex
 }
 
-// clocksApart is more than the clocks of any zone were ever ahead of UTC.
-const clocksApart = 16 * time.Hour
-
-// Begin returns a time that is not after the begin of the counter's window at a time; zero of a lifetime.
-func (t *GrantTerms) Begin(at time.Time) time.Time {
-	switch {
-	case t.Counter.BucketMS > 0:
-		return at.Add(-(spend.RollingBuckets + 1) * time.Duration(t.Counter.BucketMS) * time.Millisecond)
-	case t.Counter.StartMS == 0:
-		return time.Time{}
-	}
-	return time.UnixMilli(t.Counter.StartMS).Add(-clocksApart)
-}
-
 // IsOf reports whether the grant is of a policy, and of an agent; empty ones are any.
 func (t *GrantTerms) IsOf(policyID, agentID string) bool {
 	return (policyID == "" || t.PolicyID == policyID) && (agentID == "" || t.AgentID == spend.NFC(agentID))

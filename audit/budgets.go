@@ -18,7 +18,7 @@ type Budgets interface {
 	CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error)
 	// CounterPrincipals returns the principals whose checks took from a counter, in whatever window.
 	CounterPrincipals(ctx context.Context, counter spend.ID) ([]string, error)
-	// AskedBy returns a page of checks that API keys asked for, newest first.
+	// AskedBy returns a page of the checks of a principal, newest first.
 	AskedBy(ctx context.Context, q AskedQuery) (checkIDs []spend.ID, err error)
 	// ListCounters returns a page of counters from which something was taken, by
 	// subject.
@@ -238,11 +238,11 @@ func (q *CounterQuery) CounterIDs() []spend.ID {
 	return ids
 }
 
-// AskedQuery selects the checks of a policy that were asked for with one of these keys.
+// AskedQuery selects the checks of a principal (spend.Check.PrincipalName) under a policy.
 type AskedQuery struct {
 	PolicyID     string
 	Refused      bool // only blocked and escalated ones
-	KeyIDs       []string
+	Principal    string
 	From, Before spend.ID // inclusive, exclusive
 	Limit        int
 }

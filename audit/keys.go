@@ -32,8 +32,9 @@ type Keys interface {
 	KeyByHash(ctx context.Context, hash spend.Hash) (*Key, error)
 	// Parties returns the present parties of keys; IDs without a key are missing.
 	Parties(ctx context.Context, keyIDs []string) (map[string]Party, error)
-	// KeyParties returns what each key was after each of its changes, and what sessions are that are kept, in no order.
-	KeyParties(ctx context.Context) ([]Party, error)
+	// Askers returns, in no order, who could ask for checks: what keys with that scope were after each of their changes, and
+	// people whose sessions had it.
+	Askers(ctx context.Context) ([]Asking, error)
 	// NoteKeyUses sets each key's LastUsedAt to that time unless it is later already; unknown keys are
 	// skipped. It does not raise the generation, and may be repeated.
 	NoteKeyUses(ctx context.Context, uses []KeyUse) error
@@ -60,6 +61,13 @@ func (k *Key) Party() Party {
 	}
 	keyID := k.ID.Text(spend.PrefixKey)
 	return Party{KeyID: keyID, Principal: cmp.Or(k.Grants.Principal, keyID), Owner: k.Grants.Owner}
+}
+
+// Asking is a party that could ask for checks. Of people who signed in it has no key.
+type Asking struct {
+	Party
+
+	Since time.Time
 }
 
 // MayGrant reports whether the key may raise budgets at a time (S91).

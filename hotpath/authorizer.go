@@ -69,6 +69,7 @@ type Store interface {
 	Outcomes(ctx context.Context, checkIDs []spend.ID) ([]*spend.Outcome, error)
 	ListChecks(ctx context.Context, q audit.CheckQuery) (audit.CheckPage, error)
 	ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.ArchivedDay, error)
+	ViolationsFrom(ctx context.Context) (spend.ID, error)
 }
 
 // Authorizer answers checks and simulations. It is safe for concurrent use.

@@ -345,6 +345,46 @@ func TestGrantRefused(t *testing.T) {
 	})
 }
 
+// S91: where archives alone can tell whether a refused check of the caller met the counter, only those do not grant who had a check
+// refused under the policy, or who could ask for checks before the violations that are kept.
+func TestGrantArchived(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		f.post(0, "g", grantRules)
+		f.post(0, "h", grantRules)
+		f.post(0, "l", strings.Replace(grantRules, `"day"`, `"lifetime"`, 1))
+		ann, bo, carol := f.person("ann"), f.person("bo"), f.person("carol")
+		f.checkBy(f.keyed(spend.Grants{Role: spend.Agent, Principal: "bot", Owner: "ann"}), 0, f.spending("g", "101", "a2", "c"))
+		kept := spend.NewID(time.Now())
+		f.keyed(spend.Grants{Role: spend.Agent, Principal: "new bot", Owner: "bo"})
+		faults := f.nodes[0].faults
+		for _, c := range []struct {
+			p      person
+			policy string
+			kept   spend.ID
+			absent bool
+			want   error
+		}{
+			{ann, "g", spend.ID{}, false, nil}, // of another counter
+			{ann, "g", spend.ID{}, true, hotpath.ErrGrantOwnCheck},
+			{ann, "h", spend.ID{}, true, nil},
+			{carol, "g", spend.ID{}, true, nil},
+			{ann, "h", kept, false, hotpath.ErrGrantOwnCheck},
+			{ann, "l", kept, false, hotpath.ErrGrantOwnCheck},
+			{ann, "h", audit.FirstID(kept.Time().Truncate(24 * time.Hour).UnixMilli()), false, nil}, // since the window began
+			{bo, "l", kept, false, nil},
+			{carol, "l", kept, false, nil},
+		} {
+			if faults.kept, faults.reads = c.kept, nil; c.absent {
+				faults.reads = func(context.Context) error { return nil } // and no check
+			}
+			_, _, err := f.nodes[0].Grant(t.Context(), c.p.access, audit.Actor{}, f.grantAsked(c.policy, "1", "a1"))
+			if !errors.Is(err, c.want) {
+				t.Errorf("%+v of policy %s: %v", c.p.access, c.policy, err)
+			}
+		}
+	})
+}
+
 // access is a person with a key of these grants.
 func (f *fleet) access(g spend.Grants) person {
 	f.t.Helper()

@@ -34,6 +34,7 @@ type faultyStore struct {
 	write  func()                      // once, before a version, a freeze or its release is written
 
 	archived   []audit.ArchivedDay // nil: those of the store
+	kept       spend.ID            // the least violation that is not archived; zero: that of the store
 	unread     func()              // before an unread redemption
 	unanswered bool                // checks of unread redemptions do not come back from commits
 
@@ -52,6 +53,13 @@ func (s *faultyStore) ArchivedDays(ctx context.Context, from, to time.Time) ([]a
 		return s.archived, nil
 	}
 	return s.Store.ArchivedDays(ctx, from, to)
+}
+
+func (s *faultyStore) ViolationsFrom(ctx context.Context) (spend.ID, error) {
+	if !s.kept.IsZero() {
+		return s.kept, nil
+	}
+	return s.Store.ViolationsFrom(ctx)
 }
 
 func (s *faultyStore) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]*spend.Payment, error) {

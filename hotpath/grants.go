@@ -1,6 +1,7 @@
 package hotpath
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -268,39 +269,61 @@ func (a *Authorizer) statusOf(v *view, g *audit.BudgetGrant, at time.Time) (stat
 	return status, missing
 }
 
-// refuseOwnCheck refuses a grant to a counter that counted, or refused, a check of the caller in its window (S62).
+// refuseOwnCheck refuses a grant to a counter that counted, or refused, a check of the caller in its window (S62). Where archives alone
+// could tell, it refuses callers whose name the counter knows, who had a check refused under the policy, or who could ask when
+// violations were recorded that are archived too.
 func (a *Authorizer) refuseOwnCheck(
 	ctx context.Context, v *view, access Access, program *policy.Program, terms *audit.GrantTerms, now time.Time,
 ) error {
-	by := access.key.party()
-	keys, names, err := a.everOf(ctx, by)
-	if err != nil {
+	own := func(p audit.Party) bool {
+		by, k := access.key.party(), v.named[p.KeyID]
+		return p.Shares(by) || k != nil && k.party().Shares(by)
+	}
+	names, since, err := a.askedAs(ctx, own)
+	if err != nil || names == nil {
 		return err
 	}
-	refused := audit.AskedQuery{PolicyID: terms.PolicyID, Refused: true, KeyIDs: keys, Before: audit.MaxID(), Limit: openAtOnce}
-	begin := terms.Begin(now)
-	if !begin.IsZero() {
-		refused.From = audit.FirstID(begin.UnixMilli())
+	q := audit.AskedQuery{PolicyID: terms.PolicyID, Before: audit.MaxID(), Limit: openAtOnce}
+	began := program.Began(terms.RuleID, now)
+	if !began.IsZero() {
+		q.From = audit.FirstID(began.UnixMilli())
+	}
+	kept, err := a.store.ViolationsFrom(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: cannot read which violations are archived: %w", ErrUnavailable, err)
+	}
+	if q.From.Compare(kept) < 0 && since.Before(kept.Time()) {
+		return ErrGrantOwnCheck
 	}
 	met, err := a.store.CounterPrincipals(ctx, terms.Counter.ID)
 	if err != nil {
 		return fmt.Errorf("%w: cannot read whose checks a budget counted: %w", ErrUnavailable, err)
 	}
-	own := func(c *spend.Check) bool {
-		return v.isOf(by, spend.FoldName(c.KeyID)) || by.Shares(audit.Party{KeyID: c.KeyID, Principal: c.Principal, Owner: c.Owner})
-	}
-	if slices.ContainsFunc(met, func(principal string) bool { return slices.Contains(names, spend.FoldName(principal)) }) {
-		archived, err := a.store.ArchivedDays(ctx, begin, now)
+	for _, q.Principal = range names {
+		q.Refused = true
+		err := a.refuseMet(ctx, q, terms, func(c *spend.Check) []spend.Charge {
+			asks := c.Approval != nil && slices.ContainsFunc(c.Approval.Rules, func(r spend.EscalatedRule) bool { return r.RuleID == terms.RuleID })
+			if c.Decision.PolicyVersion < terms.Since || !asks && !c.Decision.LacksRoom() || !own(audit.Asker(c)) {
+				return nil
+			}
+			return chargesOf(program, c, c.ID.Time())
+		})
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(met, q.Principal) {
+			continue
+		}
+		archived, err := a.store.ArchivedDays(ctx, began, now)
 		if err != nil {
 			return fmt.Errorf("%w: cannot read which days are archived: %w", ErrUnavailable, err)
 		}
-		if begin.IsZero() || len(archived) > 0 { // what the counter met may be archived
+		if began.IsZero() || len(archived) > 0 { // what the counter met may be archived
 			return ErrGrantOwnCheck
 		}
-		counted := refused
-		counted.Refused = false
-		err = a.refuseMet(ctx, counted, terms, func(c *spend.Check) []spend.Charge {
-			if !own(c) {
+		q.Refused = false
+		err = a.refuseMet(ctx, q, terms, func(c *spend.Check) []spend.Charge {
+			if !own(audit.Asker(c)) {
 				return nil
 			}
 			return c.Charges
@@ -309,34 +332,28 @@ func (a *Authorizer) refuseOwnCheck(
 			return err
 		}
 	}
-	return a.refuseMet(ctx, refused, terms, func(c *spend.Check) []spend.Charge {
-		asks := c.Approval != nil && slices.ContainsFunc(c.Approval.Rules, func(r spend.EscalatedRule) bool { return r.RuleID == terms.RuleID })
-		if c.Decision.PolicyVersion < terms.Since || !asks && !c.Decision.LacksRoom() || !own(c) {
-			return nil
-		}
-		return chargesOf(program, c, c.ID.Time())
-	})
+	return nil
 }
 
-// everOf returns the API keys and sessions that ever were a person's, and all names that these had, folded.
-func (a *Authorizer) everOf(ctx context.Context, by audit.Party) (keys, names []string, err error) {
-	parties, err := a.store.KeyParties(ctx)
+// askedAs returns the principals that the caller's checks may have, and since when there may be any; none if the caller never could ask.
+// own reports whether a party is the caller, as it was or by its key as of now.
+func (a *Authorizer) askedAs(ctx context.Context, own func(audit.Party) bool) (names []string, since time.Time, err error) {
+	all, err := a.store.Askers(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: cannot read who keys were: %w", ErrUnavailable, err)
+		return nil, since, fmt.Errorf("%w: cannot read who could ask for checks: %w", ErrUnavailable, err)
 	}
-	keys = []string{by.KeyID}
-	for _, p := range parties {
-		if p.Shares(by) && !slices.Contains(keys, p.KeyID) {
-			keys = append(keys, p.KeyID)
+	for _, p := range all {
+		if !own(p.Party) {
+			continue
+		}
+		if names == nil || p.Since.Before(since) {
+			since = p.Since
+		}
+		if name := cmp.Or(p.Principal, p.KeyID); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	names = namesOf(by)
-	for _, p := range parties {
-		if slices.Contains(keys, p.KeyID) {
-			names = append(names, namesOf(p)...)
-		}
-	}
-	return keys, names, nil
+	return names, since, nil
 }
 
 // refuseMet refuses a grant to a counter that a selected check met by its charges.
@@ -351,6 +368,9 @@ func (a *Authorizer) refuseMet(
 		checks, err := a.store.Checks(ctx, page)
 		if err != nil {
 			return fmt.Errorf("%w: cannot read the caller's checks: %w", ErrUnavailable, err)
+		}
+		if len(checks) < len(page) { // what a refused check met stands in an archive only
+			return ErrGrantOwnCheck
 		}
 		for _, c := range checks {
 			if slices.ContainsFunc(charges(c), func(charge spend.Charge) bool { return terms.Covers(&charge) }) {

@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 func budgetGrantTests() []test {
@@ -17,6 +18,7 @@ func budgetGrantTests() []test {
 		{"BudgetGrantCourse", budgetGrantCourse},
 		{"BudgetGrantExhausts", budgetGrantExhausts},
 		{"AskedBy", askedBy},
+		{"Askers", askers},
 	}
 }
 
@@ -150,14 +152,14 @@ func askedBy(t *testing.T, s Subject) {
 		return c
 	}
 	by := []*spend.Check{charged(asked(func(c *spend.Check) { c.KeyID = "key_1" }))}
-	refused := blocked(asked(func(c *spend.Check) { c.KeyID = "key_2" }))
+	refused := blocked(asked(func(c *spend.Check) { c.Principal = "key_1" }))
 	mustCommit(t, s, append(by, charged(asked(func(*spend.Check) {})), refused)...)
 	met, err := s.CounterPrincipals(ctx, spend.CounterID("refunds", "daily", 1, "[]"))
 	if err != nil || len(met) != 2 {
 		t.Errorf("the counter met %q, %v", met, err)
 	}
 	q := audit.AskedQuery{
-		PolicyID: by[0].Action.PolicyID, KeyIDs: []string{"key_1", "key_2"}, Before: audit.MaxID(),
+		PolicyID: by[0].Action.PolicyID, Principal: "key_1", Before: audit.MaxID(),
 		From: audit.FirstID(now().Add(-time.Hour).UnixMilli()), Limit: 9,
 	}
 	all, err := s.AskedBy(ctx, q)
@@ -167,6 +169,68 @@ func askedBy(t *testing.T, s Subject) {
 	q.Refused = true
 	if all, err := s.AskedBy(ctx, q); err != nil || len(all) != 1 || all[0] != refused.ID {
 		t.Errorf("refused %v, %v", all, err)
+	}
+}
+
+// AskedQuery is the query of AskedBy, with its arguments: for the plans of each store.
+func AskedQuery(t *testing.T, q audit.AskedQuery) (text string, args []any) {
+	t.Helper()
+	var noted asked
+	_, err := sqlstore.New(asks{tx: &noted}, "").AskedBy(t.Context(), q)
+	must(t, err)
+	for i, arg := range noted.args {
+		if id, is := arg.(spend.ID); is {
+			noted.args[i] = id[:]
+		}
+	}
+	return noted.query, noted.args
+}
+
+// asks is a database that notes a query instead of running it.
+type asks struct {
+	sqlstore.DB
+
+	tx *asked
+}
+
+func (a asks) Read(ctx context.Context, _ string, fn func(context.Context, sqlstore.Tx) error) error { return fn(ctx, a.tx) }
+
+type asked struct {
+	sqlstore.Tx
+
+	query string
+	args  []any
+}
+
+func (a *asked) Query(_ context.Context, _ func(sqlstore.Row) error, query string, args ...any) error {
+	a.query, a.args = query, args
+	return nil
+}
+
+// askers tells who could ask for checks, also when their sessions are not kept any more.
+func askers(t *testing.T, s Subject) {
+	ctx := t.Context()
+	k := newKey()
+	k.Grants = spend.Grants{Role: spend.Agent, Principal: "bot", Owner: "ann"}
+	must(t, s.CreateKey(ctx, actor(), k))
+	for name, g := range map[string]spend.Grants{"bo": {Role: spend.Full}, "eve": {Role: spend.Approver}} {
+		session := newSession(name, name)
+		session.Grants = g
+		session.Grants.Principal, session.Grants.Owner = name, name+"@example.com"
+		must(t, s.CreateSession(ctx, session))
+	}
+	_, err := s.UpdateKey(ctx, actor(), k.ID, audit.KeyChange{
+		Grants: spend.GrantsChange{Grants: spend.Grants{Role: spend.Approver}, Named: []string{spend.MemberRole}},
+	})
+	must(t, err)
+	must(t, s.Tidy(ctx, now().Add(audit.KeepSessions+time.Hour)))
+	all, err := s.Askers(ctx)
+	want := []audit.Party{
+		{KeyID: k.ID.Text(spend.PrefixKey), Principal: "bot", Owner: "ann"}, {Principal: "bo", Owner: "bo@example.com"},
+	}
+	if err != nil || len(all) != 2 || all[0].Party != want[0] || all[1].Party != want[1] ||
+		now().Sub(all[0].Since).Abs() > time.Minute || now().Sub(all[1].Since).Abs() > time.Minute {
+		t.Errorf("%+v, %v; want %+v", all, err, want)
 	}
 }
 

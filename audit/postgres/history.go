@@ -179,3 +179,10 @@ func (s *Store) ArchivedDays(ctx context.Context, from, to time.Time) ([]audit.A
 		"ORDER BY day",
 		from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly))
 }
+
+// ViolationsFrom implements audit.History.
+func (s *Store) ViolationsFrom(ctx context.Context) (spend.ID, error) {
+	return one(ctx, s, "cannot read which violations are archived", func(row pgx.CollectableRow) (id spend.ID, err error) {
+		return id, row.Scan(pg.UUID(&id))
+	}, "SELECT violations_from()")
+}

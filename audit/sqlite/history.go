@@ -55,3 +55,6 @@ func (s *Store) HistoryApprovals(ctx context.Context, ids []spend.ID) ([]*audit.
 func (*Store) ArchivedDays(context.Context, time.Time, time.Time) ([]audit.ArchivedDay, error) {
 	return nil, nil
 }
+
+// ViolationsFrom implements audit.History.
+func (*Store) ViolationsFrom(context.Context) (spend.ID, error) { return spend.ID{}, nil }

@@ -151,6 +151,7 @@ CREATE TABLE violations (
 ) STRICT;
 
 CREATE INDEX violations_agent ON violations (agent_id, id);
+CREATE INDEX violations_principal ON violations (coalesce(principal, key_id), id);
 
 CREATE TABLE idempotency_keys (
     key_hash   BLOB PRIMARY KEY,
@@ -409,6 +410,13 @@ CREATE TABLE sessions (
     expires_at   INTEGER NOT NULL,
     ended_at     INTEGER
 ) STRICT;
+
+CREATE TABLE session_askers (
+    principal TEXT    NOT NULL,
+    owner     TEXT    NOT NULL,
+    since     INTEGER NOT NULL,
+    PRIMARY KEY (principal, owner)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE session_logouts (
     token        BLOB PRIMARY KEY,

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
@@ -25,31 +26,32 @@ func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, er
 	w.and(id+" >= ", q.From)
 	w.and(id+" < ", q.Before)
 	w.and("policy_id = ", q.PolicyID)
-	in(&w, "key_id", q.KeyIDs)
-	return list(ctx, s, "cannot list the checks of API keys", func(row Row) (found spend.ID, err error) {
+	w.and("coalesce(principal, key_id) = ", q.Principal)
+	return list(ctx, s, "cannot list the checks of a principal", func(row Row) (found spend.ID, err error) {
 		return found, row.Scan(&found)
 	}, "SELECT "+id+" FROM "+from+w.String()+fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", id, q.Limit), w.args...)
 }
 
-// KeyParties implements audit.Keys.
-func (s *Store) KeyParties(ctx context.Context) ([]audit.Party, error) {
-	const doing = "cannot read who keys were"
-	sessions, err := list(ctx, s, doing, func(row Row) (p audit.Party, err error) {
-		var id spend.ID
-		var g spend.Grants
-		err = row.Scan(&id, parse(&g, spend.ParseGrants))
-		return audit.Party{KeyID: id.Text(spend.PrefixSession), Principal: g.Principal, Owner: g.Owner}, err
-	}, "SELECT id, grants FROM sessions")
+// Askers implements audit.Keys.
+func (s *Store) Askers(ctx context.Context) ([]audit.Asking, error) {
+	const doing = "cannot read who could ask for checks"
+	people, err := list(ctx, s, doing, func(row Row) (p audit.Asking, err error) {
+		return p, row.Scan(&p.Principal, &p.Owner, &p.Since)
+	}, "SELECT principal, owner, since FROM session_askers")
 	if err != nil {
 		return nil, err
 	}
-	keys, err := list(ctx, s, doing, func(row Row) (p audit.Party, err error) {
+	keys, err := list(ctx, s, doing, func(row Row) (p audit.Asking, err error) {
 		var c audit.Change
-		if err := row.Scan(&c.Subject, &c.Details); err != nil {
+		if err := row.Scan(&c.Subject, &c.Details, &p.Since); err != nil {
 			return p, err
 		}
 		at, err := audit.StandingOf(&c)
-		return at.Party, err
-	}, "SELECT subject, details FROM changes WHERE kind IN ('key.created', 'key.changed')")
-	return append(keys, sessions...), err
+		if at.Grants.Permitted().Has(spend.ChecksWrite) {
+			p.Party = at.Party
+		}
+		return p, err
+	}, "SELECT subject, details, at FROM changes WHERE kind IN ('key.created', 'key.changed')")
+	keys = slices.DeleteFunc(keys, func(p audit.Asking) bool { return p.KeyID == "" })
+	return append(keys, people...), err
 }

@@ -67,6 +67,10 @@ func (s *Store) CreateSession(ctx context.Context, n *audit.Session) error {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12) ON CONFLICT (id) DO NOTHING`,
 			n.ID, n.TokenHash, of.Issuer, of.Subject, of.Session, n.Grants.Principal, n.Name, n.Email, grants, n.Idle.Milliseconds(),
 			now, now+n.For.Milliseconds())
+		if err == nil && n.Grants.Permitted().Has(spend.ChecksWrite) {
+			_, err = tx.Exec(ctx, "INSERT INTO session_askers (principal, owner, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+				n.Grants.Principal, n.Grants.Owner, now)
+		}
 		return nil, err
 	})
 }

@@ -41,6 +41,7 @@ GRANT SELECT, INSERT, DELETE ON backtest_flips TO :"service";
 -- Who is signed in: no part of the record.
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO :"service";
 GRANT SELECT, INSERT, UPDATE, DELETE ON session_logouts TO :"service";
+GRANT SELECT, INSERT ON session_askers TO :"service";
 
 -- State of the nodes: keys expire, the rest is replaced.
 GRANT SELECT, INSERT, UPDATE, DELETE ON nodes, idempotency_keys, budget_counters, budget_principals, redemptions_open, allows_open TO :"service";

@@ -69,3 +69,18 @@ func (p *Program) ChargeOf(
 	}
 	return b.charge(p.policyID, &action, t, principal, at), p.Budgets()[i]
 }
+
+// Began returns when the window of a budget began that a time lies in, of a rolling window a time that is not after it; zero of a
+// lifetime.
+func (p *Program) Began(ruleID string, at time.Time) (began time.Time) {
+	i := slices.IndexFunc(p.budgets, func(b *budget) bool { return b.rule.id == ruleID })
+	if i < 0 {
+		return began
+	}
+	of := p.budgets[i].period
+	start := of.window(at).start - of.bucketMS()*spend.RollingBuckets
+	if !of.lasts() {
+		began = time.UnixMilli(start)
+	}
+	return began
+}

@@ -19,6 +19,14 @@ CREATE TABLE sessions (
     ended_at     bigint
 );
 
+-- Who had sessions that may ask for checks: kept for grants (S91), for as long as checks say who asked.
+CREATE TABLE session_askers (
+    principal text   NOT NULL,
+    owner     text   NOT NULL,
+    since     bigint NOT NULL,
+    PRIMARY KEY (principal, owner)
+);
+
 -- Logout tokens that came: none counts twice. A session that is stored after one may be one that
 -- it should have ended.
 CREATE TABLE session_logouts (
