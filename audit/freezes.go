@@ -23,9 +23,9 @@ type Freezes interface {
 	// EndFreeze records that the time of a freeze is over, unless the freeze was released, or ended, or its time is not over
 	// by the store's clock.
 	EndFreeze(ctx context.Context, f *Freeze) error
-	// Freeze returns a freeze as it is, or ErrNotFound.
+	// Freeze returns a freeze as it is by the store's clock, or ErrNotFound.
 	Freeze(ctx context.Context, id spend.ID) (*Freeze, error)
-	// ListFreezes returns a page, newest first.
+	// ListFreezes returns a page, newest first. Active ones may be over by the store's clock and not recorded as that yet.
 	ListFreezes(ctx context.Context, q FreezeQuery) (page []Freeze, more bool, err error)
 	// FreezeReach counts the checks of a policy, an agent or a counterparty since then, or all, by who asked for them.
 	FreezeReach(ctx context.Context, scope FreezeScope, since time.Time) ([]FreezeReach, error)

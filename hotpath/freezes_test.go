@@ -208,6 +208,29 @@ func TestFreezeByADeactivatedKey(t *testing.T) {
 	})
 }
 
+// S87: whoever reads freezes sees that one is over, and records nothing.
+func TestReadingEndsNoFreeze(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		until := time.Now().Add(2 * time.Second)
+		frozen, _, err := f.nodes[0].Freeze(t.Context(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, hotpath.FreezeAsked{
+			NewFreeze: audit.NewFreeze{Scope: audit.FreezeScope{Kind: audit.FreezeAll}, Reason: "a test", Until: until},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []audit.FreezeStatus{audit.FreezeActive, audit.FreezeOver} {
+			one, err := f.nodes[0].FreezeOf(t.Context(), hotpath.Access{}, frozen.ID)
+			all, _, lost := f.nodes[0].ListFreezes(t.Context(), hotpath.Access{}, audit.FreezeQuery{Limit: 9})
+			active, _, failed := f.nodes[0].ListFreezes(t.Context(), hotpath.Access{}, audit.FreezeQuery{Limit: 9, Active: new(true)})
+			if errors.Join(err, lost, failed) != nil || one.Status != want || len(all) != 1 || all[0].Status != want ||
+				len(active) == 1 != (want == audit.FreezeActive) || one.Last != frozen.Seq {
+				t.Errorf("%+v, listed %+v, active %+v, %v; want %s", one, all, active, errors.Join(err, lost, failed), want)
+			}
+			time.Sleep(time.Until(until))
+		}
+	})
+}
+
 // S87: a repeated request brings a freeze, or a release, into force whose first request was recorded, and got no further.
 func TestRepeatedFreeze(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {

@@ -193,7 +193,9 @@ type asks struct {
 	tx *asked
 }
 
-func (a asks) Read(ctx context.Context, _ string, fn func(context.Context, sqlstore.Tx) error) error { return fn(ctx, a.tx) }
+func (a asks) Read(ctx context.Context, _ string, fn func(context.Context, sqlstore.Tx) error) error {
+	return fn(ctx, a.tx)
+}
 
 type asked struct {
 	sqlstore.Tx

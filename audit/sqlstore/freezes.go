@@ -27,8 +27,17 @@ func (s *Store) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) 
 	return f, err
 }
 
-// lapse marks the releases of a freeze by the changes of their keys.
+// lapse marks a freeze by the time, and its releases by the changes of their keys.
 func (s *Store) lapse(ctx context.Context, f *audit.Freeze) error {
+	if f.Status == audit.FreezeActive && !f.Until.IsZero() {
+		now, err := s.SignInBegins(ctx)
+		if err != nil {
+			return err
+		}
+		if !now.Before(f.Until) {
+			f.Status, f.EndedAt = audit.FreezeOver, f.Until
+		}
+	}
 	for i := range f.Releases {
 		r := &f.Releases[i]
 		changes, err := list(ctx, s, "cannot read the changes of a key", scanSubject,

@@ -2,9 +2,10 @@
 
 CREATE TABLE config (
     generation   bigint NOT NULL, -- the number of the latest change of policies or keys
-    policy_bytes bigint NOT NULL  -- the texts of all versions of all policies
+    policy_bytes bigint NOT NULL, -- the texts of all versions and drafts of all policies
+    draft_bytes  bigint NOT NULL  -- of these, of all drafts
 );
-INSERT INTO config VALUES (0, 0);
+INSERT INTO config VALUES (0, 0, 0);
 
 CREATE TABLE policies (
     policy_id   text        NOT NULL COLLATE "C",
@@ -452,10 +453,12 @@ END $$;
 CREATE FUNCTION end_freeze(name text, scope text, until_ms bigint, details jsonb, who actor) RETURNS void
 LANGUAGE plpgsql
 AS $$ BEGIN
+    IF clock_timestamp() < from_ms(until_ms) THEN -- and no commit waits
+        RETURN;
+    END IF;
     PERFORM begin_stop();
     PERFORM FROM config FOR NO KEY UPDATE;
-    IF clock_timestamp() >= from_ms(until_ms)
-            AND NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = end_freeze.name AND c.kind IN ('freeze.released', 'freeze.ended')) THEN
+    IF NOT EXISTS (SELECT FROM changes AS c WHERE c.subject = end_freeze.name AND c.kind IN ('freeze.released', 'freeze.ended')) THEN
         PERFORM record_change(raise_generation(), 'freeze.ended', name, NULL, who, details, decode(scope, 'hex'));
         UPDATE epoch SET stops = c.generation FROM config AS c;
     END IF;

@@ -55,7 +55,7 @@ AS $$ BEGIN
 END $$;
 
 -- Fails with SG015 when there is no such policy, with SG018 unless replaces is the generation of its draft, 0 without one,
--- and with SG006 as create_policy. author is that of add_policy. The change of a draft that the version in force asks
+-- and with SG006 as create_policy, or when drafts would have more than half of the bytes. author is that of add_policy. The change of a draft that the version in force asks
 -- people about names that version, and is an event.
 CREATE FUNCTION put_draft(policy text, replaces bigint, new_name text, new_description text, new_rules text, new_metadata text, new_redeem text, new_changes text, now_ms bigint,
     max_bytes bigint, note text, author jsonb, who actor, OUT generation bigint, OUT base_version integer, OUT hash text, OUT submitted boolean)
@@ -75,7 +75,8 @@ BEGIN
         RAISE EXCEPTION 'policy % has another draft', policy USING ERRCODE = 'SG018';
     END IF;
     submitted := (SELECT p.changes IS NOT NULL FROM policies AS p WHERE p.policy_id = policy AND p.version = base_version);
-    UPDATE config SET policy_bytes = policy_bytes + bytes WHERE policy_bytes + bytes <= max_bytes;
+    UPDATE config SET policy_bytes = policy_bytes + bytes, draft_bytes = draft_bytes + bytes
+        WHERE policy_bytes + bytes <= max_bytes AND draft_bytes + bytes <= max_bytes / 2; -- the rest is for versions
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the policies have no room for % bytes', bytes USING ERRCODE = 'SG006';
     END IF;
