@@ -284,7 +284,8 @@ func TestPlanOfAsked(t *testing.T) {
 	url := migrated(t)
 	statement(t, url, `INSERT INTO violations (id, policy_version, latency_ms, action_type, decision, confidence, amount, currency, agent_id,
 			policy_id, counterparty, rule_id, rule_description, key_id)
-		SELECT first_id(1790000000000 + i), 1, 1, 's', 'b', 'h', 1, 'USD', 'a', 'p', 'c', 'r', 'd', 'key-' || i % 3 FROM generate_series(1, 20000) AS i`)
+		SELECT first_id(1790000000000 + i), 1, 1, 's', 'b', 'h', 1, 'USD', 'a', 'p', 'c', 'r', 'd', 'key-' || i % 3
+		FROM generate_series(1, 20000) AS i`)
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
 			statement(t, url, "ANALYZE violations")

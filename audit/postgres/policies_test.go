@@ -54,7 +54,8 @@ func TestEndsNoFreezeEarly(t *testing.T) {
 	url := migrated(t)
 	s := open(t, url, true)
 	f, _, err := s.CreateFreeze(t.Context(), audit.Actor{Credential: "01234567"}, audit.NewFreeze{
-		ID: spend.NewID(time.Now()), Scope: audit.FreezeScope{Kind: audit.FreezeAll}, Reason: "a test", Until: time.Now().Add(time.Hour), Seen: -1,
+		ID: spend.NewID(time.Now()), Scope: audit.FreezeScope{Kind: audit.FreezeAll}, Reason: "a test",
+		Until: time.Now().Add(time.Hour), Seen: -1,
 	})
 	must.Do(t, err)
 	commit := must.Get(connect(t, url).Begin(t.Context()))(t)
