@@ -309,8 +309,9 @@ func (a *Authorizer) awaitPeople(ctx context.Context, c *checking) error {
 	found, held, err := a.AwaitApproval(ctx, c.identity.access, id, p.Wait, p.Stop)
 	soFar, ok := a.writer.Reserve()
 	if !ok {
-		c.handedOver = true // the place is given back
-		return fmt.Errorf("%w: too many checks in flight", ErrUnavailable) // the check that asks people is recorded
+		// The place is given back, and the check that asks people is recorded.
+		c.handedOver = true
+		return fmt.Errorf("%w: too many checks in flight", ErrUnavailable)
 	}
 	absent := errors.Is(err, ErrApprovalNotFound)
 	if err != nil && !absent {
