@@ -192,6 +192,11 @@ func serveGateway(ctx context.Context, agents *gateway.Server, drain func(), add
 	return server.Close()
 }
 
+// looker looks at servers for a command.
+func looker(p cli.Process) gateway.Looker {
+	return gateway.Looker{Version: version, Environ: p.Environ, Logger: slog.New(slog.NewTextHandler(p.Stderr, nil)), Out: p.Stdout}
+}
+
 func gatewayInit(flags *flag.FlagSet) cli.Action {
 	url := flags.String("url", "", "the server's `URL`, instead of a command")
 	return func(ctx context.Context, p cli.Process, command []string) error {
@@ -199,10 +204,7 @@ func gatewayInit(flags *flag.FlagSet) cli.Action {
 			return cli.UsageError{Text: "needs --url URL or -- COMMAND..."}
 		}
 		path := redirected(p.Stdout)
-		err := gateway.Init(ctx, gateway.InitOptions{
-			URL: *url, Command: command, Path: path, Version: version, Environ: p.Environ, Out: p.Stdout,
-			Logger: slog.New(slog.NewTextHandler(p.Stderr, nil)),
-		})
+		err := looker(p).Init(ctx, *url, command, path)
 		if err == nil && path == "" {
 			_, err = fmt.Fprintln(p.Stderr, "standard output is no file: after saving it as FILE, run spendgate gateway check --accept FILE")
 		}
@@ -239,9 +241,6 @@ func gatewayCheck(flags *flag.FlagSet) cli.Action {
 		if err != nil {
 			return err
 		}
-		return gateway.Check(ctx, gateway.CheckOptions{
-			File: file, Accept: *accept, Version: version, Environ: p.Environ, Out: p.Stdout,
-			Logger: slog.New(slog.NewTextHandler(p.Stderr, nil)),
-		})
+		return looker(p).Check(ctx, file, *accept)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"spendgate/audit/spend"
+	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/client"
 )
 
@@ -360,7 +361,7 @@ func plainValue(path string, value jsontext.Value) (string, error) {
 	case 't', 'f':
 		return string(value), nil
 	case '{', '[':
-		return "", fmt.Errorf("argument %s is %s: a payment is named by text, a number, true or false", path, kindOf(value))
+		return "", fmt.Errorf("argument %s is %s: a payment is named by text, a number, true or false", path, policyfile.KindName(value.Kind()))
 	default:
 		return "", nil
 	}

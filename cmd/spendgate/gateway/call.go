@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,9 +36,8 @@ type mappedCall struct {
 	arguments jsontext.Value
 	action    client.Action
 
-	over   *mcp.ClientSession // over which the tool's definition was compared last
-	answer *answered          // the server's, once it was called
-	off    error              // why the tool is off by now
+	answer *answered // the server's, once it was called
+	off    error     // why the tool is off by now
 }
 
 // answered is how a server's call ended.
@@ -110,7 +110,7 @@ func (c *mappedCall) read(ctx context.Context) (err error) {
 	if !c.arguments.IsValid() {
 		return errors.New("the arguments have a name twice, or text that is not Unicode")
 	}
-	d, err := c.definition(ctx, 0)
+	d, _, err := c.s.gw.tool(ctx, c.s.l, c.name, 0)
 	if err != nil {
 		return err
 	}
@@ -135,16 +135,6 @@ func (c *mappedCall) read(ctx context.Context) (err error) {
 	return c.t.payment(c.s.l.u.name, c.name, &c.action, c.arguments)
 }
 
-// definition returns the tool's definition as it was at most age ago. It fails with an
-// offError if the definition was not accepted.
-func (c *mappedCall) definition(ctx context.Context, age time.Duration) (definition, error) {
-	d, over, err := c.s.gw.tool(ctx, c.s.l, c.name, age)
-	if err == nil {
-		c.over = over
-	}
-	return d, err
-}
-
 // carryOut calls the server under a permission.
 func (c *mappedCall) carryOut(ctx context.Context, permit pay.Permit) pay.End {
 	arguments, err := c.t.sent(c.arguments, permit.ExecutionID)
@@ -157,13 +147,13 @@ func (c *mappedCall) carryOut(ctx context.Context, permit pay.Permit) pay.End {
 	everSent := false
 	for i := 0; ; i++ {
 		// People may have taken long to approve, or the server may be another by now.
-		_, err := c.definition(ctx, fresh)
+		_, over, err := c.s.gw.tool(ctx, c.s.l, c.name, fresh)
 		if off, ok := errors.AsType[*offError](err); ok {
 			c.off = off
 		}
 		a := answered{unsent: true, problem: fmt.Sprint(err)}
 		if err == nil {
-			a = c.ask(ctx, arguments)
+			a = c.ask(ctx, over, arguments)
 		}
 		everSent = everSent || !a.unsent
 		if c.answer = &a; a.result != nil || i == repeats || c.off != nil || ctx.Err() != nil ||
@@ -178,13 +168,11 @@ func (c *mappedCall) carryOut(ctx context.Context, permit pay.Permit) pay.End {
 // outcome returns what the server's answer says about the payment. Whatever is not known to be good or declined is in doubt.
 func (c *mappedCall) outcome(everSent bool) pay.End {
 	a := c.answer
-	if a.result == nil {
-		if !everSent {
-			return pay.End{Outcome: pay.Unsent, Note: a.problem}
-		}
-		return pay.End{Note: a.problem}
-	}
 	switch {
+	case a.result == nil && !everSent:
+		return pay.End{Outcome: pay.Unsent, Note: a.problem}
+	case a.result == nil:
+		return pay.End{Note: a.problem}
 	case c.t.declined(a.result):
 		return pay.End{Outcome: pay.Declined, Note: "the server declined it"}
 	case a.result.NeedsInput():
@@ -209,8 +197,7 @@ func judgedMeta(meta map[string]any) map[string]any {
 }
 
 // ask calls the tool on its server, over the connection over which its definition was compared.
-func (c *mappedCall) ask(ctx context.Context, arguments jsontext.Value) answered {
-	cs := c.over
+func (c *mappedCall) ask(ctx context.Context, cs *mcp.ClientSession, arguments jsontext.Value) answered {
 	p := &mcp.CallToolParams{Name: c.name, Arguments: arguments}
 	watching, sent := watch(ctx)
 	done := c.s.carry(watching, cs, c.request.Session, &mcp.CallToolParams{Meta: judgedMeta(c.request.Params.GetMeta())}, p)
@@ -253,24 +240,19 @@ func (c *mappedCall) shadow(ctx context.Context, unread error) end {
 		return failure("the call was cancelled.")
 	}
 	e.shadow, e.text, e.isError = e.state, "", false
-	arguments, err := c.t.sent(c.arguments, newKey())
+	arguments, err := c.t.sent(c.arguments, "gw-"+rand.Text())
 	if err != nil {
 		arguments = c.arguments
 	}
-	if c.over, err = c.s.l.session(ctx); err != nil {
+	over, err := c.s.l.session(ctx)
+	if err != nil {
 		e.state, e.isError, e.text = stateError, true, err.Error()
 		return e
 	}
-	a := c.ask(ctx, arguments)
+	a := c.ask(ctx, over, arguments)
 	c.answer = &a
-	switch c.outcome(!a.unsent).Outcome {
-	case pay.Executed:
-		e.state = stateExecuted
-	case pay.Unknown:
-		e.state = stateInDoubt
-	case pay.Declined, pay.Unsent:
-		e.state = stateError
-	}
+	became := map[pay.Outcome]string{pay.Executed: stateExecuted, pay.Unknown: stateInDoubt, pay.Declined: stateError, pay.Unsent: stateError}
+	e.state = became[c.outcome(!a.unsent).Outcome]
 	if e.server = a.result; a.result == nil {
 		e.isError, e.text = true, a.problem
 	}

@@ -35,15 +35,16 @@ func lookedAs() []*mcp.ClientCapabilities {
 
 const lookTimeout = time.Minute
 
-// looker connects to servers and reads their tools.
-type looker struct {
-	environ []string
-	log     *slog.Logger
-	version string
+// Looker connects to servers and reads their tools, for Init and Check.
+type Looker struct {
+	Version string
+	Environ []string // of the servers that are child processes
+	Logger  *slog.Logger
+	Out     io.Writer
 }
 
 // look reads a server's tools, in all the forms that it offers to agents of both eras, and the name that it gives itself.
-func (o looker) look(ctx context.Context, u *upstream) (all pinned, name string, err error) {
+func (o Looker) look(ctx context.Context, u *upstream) (all pinned, name string, err error) {
 	all = make(pinned)
 	for _, old := range []bool{true, false} {
 		for _, capabilities := range lookedAs() {
@@ -81,10 +82,10 @@ func (p pinned) add(others pinned) {
 }
 
 // link returns what connects to a server as an agent with those capabilities.
-func (o looker) link(u *upstream, old bool, capabilities *mcp.ClientCapabilities) *link {
-	l := &link{u: u, log: o.log, old: old, failed: func() {}, arrived: func(jsonrpc.Message) {}}
-	l.dial = func(l *link) mcp.Transport { return l.dialer(o.environ) }
-	l.client = mcp.NewClient(&mcp.Implementation{Name: "spendgate-gateway", Version: o.version}, &mcp.ClientOptions{
+func (o Looker) link(u *upstream, old bool, capabilities *mcp.ClientCapabilities) *link {
+	l := &link{u: u, log: o.Logger, old: old, failed: func() {}, arrived: func(jsonrpc.Message) {}}
+	l.dial = func(l *link) mcp.Transport { return l.dialer(o.Environ) }
+	l.client = mcp.NewClient(&mcp.Implementation{Name: "spendgate-gateway", Version: o.Version}, &mcp.ClientOptions{
 		Capabilities:           capabilities,
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.forgetTools() },
 	})
@@ -124,41 +125,32 @@ func (p pinned) pins() map[string]pin {
 	return pins
 }
 
-// CheckOptions are what Check uses.
-type CheckOptions struct {
-	File    *File
-	Accept  bool // write the lock
-	Version string
-	Environ []string
-	Logger  *slog.Logger
-	Out     io.Writer
-}
-
 // errDiffers is the error of Check when tools differ from the lock.
 var errDiffers = errors.New("tools differ from the lock: they are off until somebody accepts them")
 
-// Check compares the tools of the servers with the lock and prints the differences. With
-// Accept it renews the lock.
-func Check(ctx context.Context, o CheckOptions) error {
-	old, err := readLock(o.File.path)
+// Check compares the tools of a file's servers with the lock and prints the differences. With
+// accept it renews the lock.
+func (o Looker) Check(ctx context.Context, file *File, accept bool) error {
+	old, err := readLock(file.path)
 	if err != nil {
 		return err
 	}
 	now := &lock{Upstreams: make(map[string]map[string]pin)}
-	var notes, lines, left []string // left is what cannot be accepted
+	var notes, lines []string
 	if old == nil {
-		old, lines = new(lock), []string{"there is no " + lockPath(o.File.path)}
+		old, lines = new(lock), []string{"there is no " + lockPath(file.path)}
 	}
-	for _, name := range o.File.order {
-		u := o.File.Upstreams[name]
-		tools, _, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
+	left := 0 // cannot be accepted
+	for _, name := range file.order {
+		u := file.Upstreams[name]
+		tools, _, err := o.look(ctx, u)
 		if err != nil {
 			return err
 		}
 		now.Upstreams[name] = tools.pins()
-		notes = append(notes, u.notes(old.Upstreams[name], tools)...)
-		lines = append(lines, u.compare(old.Upstreams[name], tools)...)
-		left = append(left, u.compare(now.Upstreams[name], tools)...)
+		noted, differ := u.compare(old.Upstreams[name], tools)
+		_, never := u.compare(now.Upstreams[name], tools)
+		notes, lines, left = append(notes, noted...), append(lines, differ...), left+len(never)
 	}
 	for _, name := range slices.Sorted(maps.Keys(old.Upstreams)) {
 		if now.Upstreams[name] == nil {
@@ -166,16 +158,16 @@ func Check(ctx context.Context, o CheckOptions) error {
 		}
 	}
 	end, differs := "all tools are as they were accepted", len(lines) > 0
-	if o.Accept {
-		if err := now.write(o.File.path); err != nil {
-			return fmt.Errorf("cannot write the lock: %w", err)
+	if accept {
+		if err := now.write(file.path); err != nil {
+			return err
 		}
-		end, differs = "accepted: "+lockPath(o.File.path), left != nil
+		end, differs = "accepted: "+lockPath(file.path), left > 0
 		if differs {
-			end = fmt.Sprintf("accepted, but for %d that cannot be: %s", len(left), lockPath(o.File.path))
+			end = fmt.Sprintf("accepted, but for %d that cannot be: %s", left, lockPath(file.path))
 		}
 	}
-	if lines = append(notes, lines...); o.Accept || !differs {
+	if lines = append(notes, lines...); accept || !differs {
 		lines = append(lines, end)
 	}
 	for _, line := range lines {
@@ -189,11 +181,12 @@ func Check(ctx context.Context, o CheckOptions) error {
 	return nil
 }
 
-// compare returns a line for each tool that differs from the lock.
-func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
+// compare returns a line for each tool that differs from the lock, and remarks on tools that are as they were accepted, or that may be.
+func (u *upstream) compare(known map[string]pin, now pinned) (notes, lines []string) {
 	say := func(name, text string, args ...any) {
 		lines = append(lines, u.name+": "+printable(name)+fmt.Sprintf(text, args...))
 	}
+	note := func(name, text string) { notes = append(notes, "note: "+u.name+": "+printable(name)+text) }
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		d := now[name]
 		was, ok := known[name]
@@ -214,6 +207,13 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 			say(name, " is new (%s)", kind)
 		case !was.accepts(d.pin):
 			say(name, " changed (%s)", kind)
+		case len(was.Also) > len(d.Also):
+			note(name, " has another definition that was accepted, and that the server has for no agent now; --accept forgets it")
+		}
+		if t := u.Tools[name]; t != nil {
+			for _, about := range t.notes(d.schema) {
+				note(name, ": "+about)
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -226,23 +226,7 @@ func (u *upstream) compare(known map[string]pin, now pinned) (lines []string) {
 			say(name, " is mapped, and the server has no such tool")
 		}
 	}
-	return lines
-}
-
-// notes returns remarks on tools that are as they were accepted, or that may be accepted.
-func (u *upstream) notes(known map[string]pin, now pinned) (notes []string) {
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		d, was, about := now[name], known[name], "note: "+u.name+": "+printable(name)
-		if d.SHA256 != "" && was.accepts(d.pin) && len(was.Also) > len(d.Also) {
-			notes = append(notes, about+" has another definition that was accepted, and that the server has for no agent now; --accept forgets it")
-		}
-		if t := u.Tools[name]; t != nil {
-			for _, note := range t.notes(d.schema) {
-				notes = append(notes, about+": "+note)
-			}
-		}
-	}
-	return notes
+	return notes, lines
 }
 
 // printable returns a server's name for something as people are shown it: quoted if it has anything
@@ -302,7 +286,7 @@ func readLock(path string) (*lock, error) {
 
 // locked is the lock of a file that is in use. People may accept tools meanwhile.
 type locked struct {
-	path string // of the file; empty where there is no lock to read again
+	path string // of the file
 
 	mu   sync.Mutex
 	pins *lock
@@ -313,9 +297,6 @@ type locked struct {
 func (l *locked) now() *lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.path == "" {
-		return l.pins
-	}
 	info, err := os.Stat(lockPath(l.path))
 	// A file that replaces another one may have the same time.
 	if err != nil || l.read != nil && os.SameFile(info, l.read) && info.ModTime().Equal(l.read.ModTime()) {
@@ -330,14 +311,17 @@ func (l *locked) now() *lock {
 // write writes the lock beside a file.
 func (l *lock) write(path string) error {
 	text, err := json.Marshal(l, json.Deterministic(true), jsontext.WithIndent("\t"))
-	if err != nil {
-		return err
-	}
 	temporary := lockPath(path) + ".new"
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o644); err != nil {
-		return err
+	if err == nil {
+		err = os.WriteFile(temporary, append(text, '\n'), 0o644)
 	}
-	return os.Rename(temporary, lockPath(path))
+	if err == nil {
+		err = os.Rename(temporary, lockPath(path))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the lock: %w", err)
+	}
+	return nil
 }
 
 // define makes the definition of a tool, of the members that the gateway passes on.

@@ -159,12 +159,7 @@ func (s *same) UnmarshalJSON(text []byte) error {
 // Load reads a gateway's file and the files that it names, with keys, tokens and headers.
 // A fault in the text of the gateway's file is a *policyfile.FileError.
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	documents, err := policyfile.Parse(path, f)
+	documents, err := policyfile.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +168,8 @@ func Load(path string) (*File, error) {
 	}
 	file, document := &File{path: path}, documents[0]
 	if err := json.Unmarshal(document.Body, file, json.RejectUnknownMembers(true)); err != nil {
-		path, text := faultOf(err)
-		return nil, &policyfile.FileError{File: file.path, Faults: []policyfile.Fault{{Line: document.Line(path), Text: text}}}
+		member, text := document.Undecoded(err)
+		return nil, &policyfile.FileError{File: path, Faults: []policyfile.Fault{{Line: document.Line(member), Text: text}}}
 	}
 	all, _ := parseObject(document.Body) // it has been read
 	upstreams, _ := parseObject(all.get("upstreams"))
@@ -189,27 +184,6 @@ func Load(path string) (*File, error) {
 		return nil, &policyfile.FileError{File: path, Faults: c.faults}
 	}
 	return file, file.readSecrets()
-}
-
-// faultOf returns the place of an error of decoding in the document, and its description.
-func faultOf(err error) (path, text string) {
-	semantic, ok := errors.AsType[*json.SemanticError](err)
-	if !ok {
-		return "", err.Error()
-	}
-	var names []string
-	for name := range semantic.JSONPointer.Tokens() {
-		names = append(names, name)
-	}
-	path = strings.Join(names, ".")
-	switch {
-	case errors.Is(err, json.ErrUnknownName):
-		return path, fmt.Sprintf("the member %q is not known", path)
-	case semantic.Err != nil:
-		return path, path + " " + semantic.Err.Error()
-	default:
-		return path, fmt.Sprintf("%s cannot be %s", path, kindOf(jsontext.Value{byte(semantic.JSONKind)}))
-	}
 }
 
 // Several reports whether the file names more than one server.

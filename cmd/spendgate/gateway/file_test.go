@@ -146,6 +146,8 @@ func TestFileFaults(t *testing.T) {
 		tool + amount + unnamed + filled + "    same: [k]\n":                 "same[0] cannot be the idempotency_argument",
 		tool + minor + to + "    idempotency_argument: A\n":                  "line 10: upstreams.u.tools.pay.amount cannot be the",
 		tool + amount + to + filled + "    metadata: {x: {argument: k.b}}\n": "metadata.x cannot be the idempotency_argument",
+		"agent_id: a\nupstreams:\n u:\n  command:\n  - x\n  - [y]\n":         "line 6: upstreams.u.command[1] cannot be a list",
+		"agent_id: a\nupstreams:\n '7':\n  command: x\n":                     "line 4: upstreams.7.command cannot be text",
 		"agent_id: ' '\n" + upstream:                                         "line 1: agent_id must not be blank",
 	} {
 		_, err := Load(write(t, t.TempDir(), "g.yaml", content))
@@ -246,7 +248,7 @@ func TestFormsOfTools(t *testing.T) {
 		return server
 	}, legacyVersion)
 	g := guarded(t, f, p, "", "")
-	must.Do(t, Check(t.Context(), CheckOptions{File: g.File, Accept: true, Logger: quiet(), Out: t.Output()}))
+	must.Do(t, Looker{Logger: quiet(), Out: t.Output()}.Check(t.Context(), g.File, true))
 	wants(t, agentOver(t, g), "ch_1", 1, stateExecuted, "")
 	able := func() *sdk.ClientSession {
 		return era{legacyVersion, "stdio"}.reach(t, g, sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, &sdk.ClientOptions{
@@ -257,12 +259,12 @@ func TestFormsOfTools(t *testing.T) {
 	}
 	wants(t, able(), "ch_2", 1, stateExecuted, "")
 	var out strings.Builder
-	o := CheckOptions{File: g.File, Logger: quiet(), Out: &out}
-	if err := Check(t.Context(), o); err != nil {
+	o := Looker{Logger: quiet(), Out: &out}
+	if err := o.Check(t.Context(), g.File, false); err != nil {
 		t.Error(err, out.String())
 	}
 	words.Store("sends it to me")
-	err := Check(t.Context(), o)
+	err := o.Check(t.Context(), g.File, false)
 	if !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped, and another") {
 		t.Error(err, out.String())
 	}
@@ -270,7 +272,7 @@ func TestFormsOfTools(t *testing.T) {
 	wants(t, able(), "ch_4", 1, stateExecuted, "")
 	words.Store("asks") // one form for all agents
 	out.Reset()
-	err = Check(t.Context(), o)
+	err = o.Check(t.Context(), g.File, false)
 	if err != nil || !strings.Contains(out.String(), "note: psp: refund has another definition that was accepted") {
 		t.Error(err, out.String())
 	}

@@ -195,9 +195,7 @@ func (c *checker) rest(path string, t *tool) {
 	if t.Reference != nil {
 		c.argument(path+".reference", t.Reference.Result)
 	}
-	if t.WaitSeconds == nil {
-		t.WaitSeconds = new(defaultWait)
-	}
+	t.WaitSeconds = cmp.Or(t.WaitSeconds, new(defaultWait))
 	c.must(*t.WaitSeconds >= 0 && *t.WaitSeconds <= maxWait, path+".wait_seconds", "must be 0 to %d", maxWait)
 }
 

@@ -192,12 +192,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, name string, in io.Reader, out
 	if err != nil {
 		return fmt.Errorf("cannot serve the agent: %w", err)
 	}
-	ended := make(chan struct{})
-	go func() { _ = agent.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
+	ends(func() { _ = agent.Wait() }, ctx.Done())
 	err = g.finish()
 	feed.Close() //nolint:errcheck // a pipe's Close does not fail
 	return err
@@ -211,13 +206,21 @@ func (unclosed) Close() error { return nil }
 // finish ends the waiting of mapped calls, and waits for those that a server is carrying out.
 func (g *Gateway) finish() error {
 	g.stop()
+	if !ends(g.calls.Wait, time.After(stopTimeout)) {
+		return errors.New("calls in flight did not end; what became of them is in doubt")
+	}
+	return nil
+}
+
+// ends reports whether what wait waits for ends before over.
+func ends[T any](wait func(), over <-chan T) bool {
 	ended := make(chan struct{})
-	go func() { g.calls.Wait(); close(ended) }()
+	go func() { wait(); close(ended) }()
 	select {
 	case <-ended:
-		return nil
-	case <-time.After(stopTimeout):
-		return errors.New("calls in flight did not end; what became of them is in doubt")
+		return true
+	case <-over:
+		return false
 	}
 }
 

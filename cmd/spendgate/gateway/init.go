@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -17,27 +14,16 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// InitOptions are what Init uses.
-type InitOptions struct {
-	URL     string
-	Command []string
-	Path    string // of the file that is made, for the lock beside it; empty if not known
-	Version string
-	Environ []string
-	Logger  *slog.Logger
-	Out     io.Writer
-}
-
-// Init writes a file for a server, with a suggested mapping for each tool that looks as if
-// it moved money, and the lock.
-func Init(ctx context.Context, o InitOptions) error {
-	u := &upstream{URL: o.URL, Command: o.Command, name: "upstream", folder: filepath.Dir(o.Path)}
-	tools, name, err := looker{o.Environ, o.Logger, o.Version}.look(ctx, u)
+// Init writes a file for the server at a URL or with a command, with a suggested mapping for each tool that looks as if
+// it moved money. path is that of the file, for the lock beside it; empty if it is not known.
+func (o Looker) Init(ctx context.Context, url string, command []string, path string) error {
+	u := &upstream{URL: url, Command: command, name: "upstream", folder: filepath.Dir(path)}
+	tools, name, err := o.look(ctx, u)
 	if err != nil {
 		return err
 	}
 	u.name = upstreamName(name)
-	page := proposedFile{Name: u.name, URL: o.URL, Command: o.Command, Others: make(map[string]string)}
+	page := proposedFile{Name: u.name, URL: url, Command: command, Others: make(map[string]string)}
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		d := tools[name]
 		if p := guess(name, d); p != nil {
@@ -52,14 +38,11 @@ func Init(ctx context.Context, o InitOptions) error {
 	if err := fileTemplate().Execute(o.Out, page); err != nil {
 		return err
 	}
-	if o.Path == "" {
+	if path == "" {
 		return nil
 	}
 	pins := &lock{Upstreams: map[string]map[string]pin{u.name: tools.pins()}}
-	if err := pins.write(o.Path); err != nil {
-		return fmt.Errorf("cannot write the lock: %w", err)
-	}
-	return nil
+	return pins.write(path)
 }
 
 // proposedFile is what init.yaml.tmpl writes.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"cmp"
 	jsonv1 "encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,6 +16,7 @@ import (
 	"golang.org/x/text/cases"
 
 	"spendgate/audit/spend"
+	"spendgate/cmd/spendgate/policyfile"
 	"spendgate/hotpath/client"
 )
 
@@ -40,21 +39,21 @@ func at(value jsontext.Value, path string) (jsontext.Value, error) {
 	return value, nil
 }
 
-// required is like at, but fails if the argument is absent or null.
-func required(arguments jsontext.Value, path string) (jsontext.Value, error) {
-	value, err := at(arguments, path)
-	if err == nil && value == nil {
-		err = fmt.Errorf("argument %s is missing", path)
-	}
-	return value, err
-}
-
 // in returns the value of a source; nil if its argument is absent or null.
 func (s source) in(arguments jsontext.Value) (jsontext.Value, error) {
 	if s.Argument == "" {
 		return s.Value, nil
 	}
 	return at(arguments, s.Argument)
+}
+
+// required is like in, but fails if the argument is absent or null.
+func (s source) required(arguments jsontext.Value) (jsontext.Value, error) {
+	value, err := s.in(arguments)
+	if err == nil && value == nil {
+		err = fmt.Errorf("argument %s is missing", s.Argument)
+	}
+	return value, err
 }
 
 // action reads the action of a call.
@@ -90,24 +89,22 @@ func (t *tool) action(agent string, arguments jsontext.Value) (client.Action, er
 
 // currency returns the currency's ISO 4217 code, in upper case.
 func (t *tool) currency(arguments jsontext.Value) (string, error) {
-	value, err := t.Currency.in(arguments)
-	if err == nil && value == nil {
-		err = fmt.Errorf("argument %s is missing", t.Currency.Argument)
-	}
+	value, err := t.Currency.required(arguments)
 	if err != nil {
 		return "", err
 	}
-	text, ok := textOf(value)
-	if !ok || len(text) != 3 || strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsLetter(r) }) {
+	text, _ := textOf(value)
+	code, ok := spend.ParseCurrency(text)
+	if !ok {
 		return "", errors.New("the currency must be three letters")
 	}
-	return strings.ToUpper(text), nil
+	return code, nil
 }
 
 // counterparty returns who gets the money. Text that people could take for another one is refused.
 func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 	path := t.Counterparty.Argument
-	value, err := required(arguments, path)
+	value, err := t.Counterparty.required(arguments)
 	if err != nil {
 		return "", err
 	}
@@ -115,7 +112,7 @@ func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 	fault := spend.VisibleFault(text)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("argument %s must be text, not %s", path, kindOf(value))
+		return "", fmt.Errorf("argument %s must be text, not %s", path, policyfile.KindName(value.Kind()))
 	case spend.Blank(text):
 		return "", fmt.Errorf("argument %s is blank", path)
 	case fault != "":
@@ -128,7 +125,7 @@ func (t *tool) counterparty(arguments jsontext.Value) (string, error) {
 // amount returns the amount in the currency's major unit.
 func (t *tool) amount(arguments jsontext.Value, currency string) (client.Amount, error) {
 	path := t.Amount.Argument
-	value, err := required(arguments, path)
+	value, err := source{Argument: path}.required(arguments)
 	if err != nil {
 		return client.Amount{}, err
 	}
@@ -181,7 +178,7 @@ func numberOf(value jsontext.Value) (string, error) {
 		}
 		return text, nil
 	default:
-		return "", fmt.Errorf("must be a number, not %s", kindOf(value))
+		return "", fmt.Errorf("must be a number, not %s", policyfile.KindName(value.Kind()))
 	}
 }
 
@@ -258,7 +255,7 @@ func parseObject(text jsontext.Value) (object, error) {
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(text), lax())
 	if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
-		return nil, fmt.Errorf("must be an object, not %s", kindOf(text))
+		return nil, fmt.Errorf("must be an object, not %s", policyfile.KindName(text.Kind()))
 	}
 	var o object
 	fold, names := cases.Fold(), make(map[string]bool) // folded: an agent may send any number of them
@@ -313,12 +310,6 @@ func textOf(value jsontext.Value) (string, bool) {
 	}
 	text, err := jsontext.AppendUnquote(nil, value)
 	return string(text), err == nil
-}
-
-func kindOf(value jsontext.Value) string {
-	return cmp.Or(map[jsontext.Kind]string{
-		'"': "text", '0': "a number", '{': "an object", '[': "a list", 't': "true or false", 'f': "true or false", 'n': "null",
-	}[value.Kind()], "nothing")
 }
 
 // lax are the options to accept everything that programs in other languages accept as JSON.

@@ -27,13 +27,13 @@ func TestChangedTool(t *testing.T) {
 		t.Error(p.paid())
 	}
 	var out strings.Builder
-	o := CheckOptions{File: g.File, Logger: quiet(), Out: &out}
-	if err := Check(t.Context(), o); !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
+	o := Looker{Logger: quiet(), Out: &out}
+	err := o.Check(t.Context(), g.File, false)
+	if !errors.Is(err, errDiffers) || !strings.Contains(out.String(), "psp: refund changed (mapped)") {
 		t.Error(err, out.String())
 	}
 	// After it is accepted, the gateway need not be started again.
-	o.Accept = true
-	must.Do(t, Check(t.Context(), o))
+	must.Do(t, o.Check(t.Context(), g.File, true))
 	wants(t, s, "ch_1", 1, stateExecuted, "")
 	// A tool that people take out of the lock is off at the next call.
 	accepted := g.locked.now()

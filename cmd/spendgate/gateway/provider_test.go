@@ -267,7 +267,7 @@ func accept(t *testing.T, file *File) {
 	t.Helper()
 	pins := &lock{Upstreams: make(map[string]map[string]pin)}
 	for name, u := range file.Upstreams {
-		l := looker{os.Environ(), quiet(), "test"}.link(u, true, new(sdk.ClientCapabilities))
+		l := Looker{Version: "test", Environ: os.Environ(), Logger: quiet()}.link(u, true, new(sdk.ClientCapabilities))
 		tools, _, err := l.definitions(t.Context(), 0)
 		if l.close(); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -210,6 +209,3 @@ func firstText(r *mcp.CallToolResult) string {
 	}
 	return ""
 }
-
-// newKey returns a key that no other call has.
-func newKey() string { return "gw-" + rand.Text() }

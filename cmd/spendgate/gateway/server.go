@@ -233,12 +233,7 @@ func (s *Server) Stop() {
 		ending.Go(own.close)
 	}
 	s.mu.Unlock()
-	ended := make(chan struct{})
-	go func() { ending.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(hurry):
-	}
+	ends(ending.Wait, time.After(hurry))
 }
 
 // foreign reports whether a request comes from a page of another origin, or was sent to this

@@ -79,7 +79,13 @@ func (t *tester) add(file policyfile.Policy, path, format string, args ...any) {
 func (t *tester) suite(file policyfile.Policy) {
 	var s suite
 	if err := json.Unmarshal(file.Body, &s, json.RejectUnknownMembers(true)); err != nil {
-		path, problem := fieldFault(err)
+		path, problem := file.Undecoded(err)
+		if errors.Is(err, json.ErrUnknownName) {
+			problem = path + " is not a known field: known are policy_id, defaults, cases"
+			if strings.HasPrefix(path, "cases[") {
+				problem = path + " is not a known field: known are name, action, at, repeated_after_minutes, decision, reason_code, violated_rule_id"
+			}
+		}
 		t.add(file, path, "%s", problem)
 		return
 	}
@@ -182,27 +188,4 @@ func outcome(decision, reason, rule string) string {
 		return decision
 	}
 	return decision + " (" + reason + ")"
-}
-
-// fieldFault returns what the decoder found wrong, and in which field.
-func fieldFault(err error) (path, problem string) {
-	semantic, ok := errors.AsType[*json.SemanticError](err)
-	if !ok {
-		return "", err.Error()
-	}
-	for name := range semantic.JSONPointer.Tokens() {
-		if _, err := strconv.Atoi(name); err == nil {
-			path += "[" + name + "]"
-		} else {
-			path = strings.TrimPrefix(path+"."+name, ".")
-		}
-	}
-	if errors.Is(err, json.ErrUnknownName) {
-		known := "policy_id, defaults, cases"
-		if strings.HasPrefix(path, "cases[") {
-			known = "name, action, at, repeated_after_minutes, decision, reason_code, violated_rule_id"
-		}
-		return path, path + " is not a known field: known are " + known
-	}
-	return path, path + " is of the wrong type"
 }

@@ -131,7 +131,8 @@ func TestCases(t *testing.T) {
 		head + "- {action: {colour: red}, decision: allow}":            "colour is not a known field",
 		head + "- {action: {policy_id: x}, decision: allow}":           "policy_id must be that of the document",
 		head + "- decision: allow\n  decison: block":                   ":5: cases[0].decison is not a known field: known are name, action, at, ",
-		head + "- decision: [allow]":                                   ":4: cases[0].decision is of the wrong type",
+		head + "- decision: [allow]":                                   ":4: cases[0].decision cannot be a list",
+		head + "- {decision: allow, repeated_after_minutes: 1.5}":      ":4: cases[0].repeated_after_minutes must be an integer",
 		"policy_id: desk\ncases: []":                                   ":2: cases must have at least one case",
 		"policy_id: dusk\ncases: []":                                   `:1: policy_id "dusk" is none`,
 	} {

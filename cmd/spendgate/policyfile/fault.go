@@ -1,9 +1,12 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Fault is one thing wrong with a file.
@@ -33,6 +36,13 @@ func (e *FileError) Error() string {
 		}
 	}
 	return strings.Join(texts, "\n")
+}
+
+// KindName returns what people call a JSON value of a kind.
+func KindName(kind jsontext.Kind) string {
+	return cmp.Or(map[jsontext.Kind]string{
+		'"': "text", '0': "a number", '{': "an object", '[': "a list", 't': "true or false", 'f': "true or false", 'n': "null",
+	}[kind], "nothing")
 }
 
 // positions has the line of each value, by its path.

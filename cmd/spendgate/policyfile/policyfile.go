@@ -16,8 +16,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -38,6 +40,31 @@ type Policy struct {
 // (rules[2].parameters.limit), or of the nearest value around it.
 func (p Policy) Line(path string) int { return p.lines.near(path) }
 
+// Undecoded returns which value of the body an error of decoding it is about, and what is wrong with that.
+func (p Policy) Undecoded(err error) (path, text string) {
+	semantic, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return "", err.Error()
+	}
+	for name := range semantic.JSONPointer.Tokens() {
+		inner := member(path, name)
+		if i, err := strconv.Atoi(name); err == nil && p.lines[inner] == 0 {
+			inner = element(path, i)
+		}
+		path = inner
+	}
+	switch {
+	case errors.Is(err, jsonv2.ErrUnknownName):
+		return path, fmt.Sprintf("the member %q is not known", path)
+	case errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange):
+		return path, path + " must be an integer"
+	case semantic.Err != nil:
+		return path, path + " " + semantic.Err.Error()
+	default:
+		return path, path + " cannot be " + KindName(semantic.JSONKind)
+	}
+}
+
 // Read returns the policies of a file, of all .yaml, .yml and .json files of a folder in the order
 // of their names, or of stdin if path is "-". A YAML file may hold several documents, and a
 // document may be a list of policies. With an error Read also returns the policies of the files
@@ -51,7 +78,7 @@ func Read(path string, stdin io.Reader) ([]Policy, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return readFile(path)
+		return ReadFile(path)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -64,7 +91,7 @@ func Read(path string, stdin io.Reader) ([]Policy, error) {
 		if entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
 			continue
 		}
-		policies, err := readFile(name)
+		policies, err := ReadFile(name)
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -76,7 +103,8 @@ func Read(path string, stdin io.Reader) ([]Policy, error) {
 	return all, errors.Join(failed...)
 }
 
-func readFile(path string) ([]Policy, error) {
+// ReadFile returns the policies of a file.
+func ReadFile(path string) ([]Policy, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
