@@ -175,7 +175,10 @@ func (s *Store) RecordExpiring(ctx context.Context, expiring *audit.Key) error {
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
-		generation, err := raise(tx)
+		var generation int64
+		if err == nil {
+			generation, err = raise(tx)
+		}
 		if err == nil {
 			_, err = tx.Exec("UPDATE keys SET generation = ? WHERE id = ?", generation, k.ID[:])
 		}

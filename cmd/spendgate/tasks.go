@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -174,7 +175,7 @@ func (n *node) keyExpiries() func(context.Context) error {
 	})
 	n.ops.registry.MustRegister(expiring)
 	logged := make(map[spend.ID]time.Time)
-	return func(ctx context.Context) error {
+	return func(ctx context.Context) (failed error) {
 		keys := n.authorizer.ExpiringKeys(time.Now(), expiryWarned)
 		expiring.Set(float64(len(keys)))
 		for _, k := range keys {
@@ -183,11 +184,12 @@ func (n *node) keyExpiries() func(context.Context) error {
 				continue
 			}
 			if err := n.store.RecordExpiring(ctx, &k); err != nil {
-				return err
+				failed = errors.Join(failed, err)
+				continue
 			}
 			logged[k.ID] = at
 			n.log.Warn("an API key expires soon", "key_id", k.ID.Text(spend.PrefixKey), "expires_at", at.UTC().Format(time.RFC3339))
 		}
-		return nil
+		return failed
 	}
 }

@@ -68,7 +68,8 @@ func acceptAll[T any](data []T, body []byte) error {
 // pages yields the elements of all pages of a list. An error is the last that it yields.
 func pages[T any](ctx context.Context, c *Client, r request) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		r.query = maps.Clone(r.query) // of each reading
+		r := r // each reading begins with the first page
+		r.query = maps.Clone(r.query)
 		for at := ""; ; {
 			page, err := fetch[Page[T]](ctx, c, r)
 			if err == nil && page.Pagination.HasMore && (page.Pagination.NextCursor == "" || page.Pagination.NextCursor == at) {

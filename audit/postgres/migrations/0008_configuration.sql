@@ -402,11 +402,14 @@ DECLARE
     k      keys;
 BEGIN
     PERFORM FROM config FOR NO KEY UPDATE;
-    UPDATE keys AS x SET generation = raise_generation()
+    SELECT * INTO k FROM keys AS x
         WHERE x.id = expiring AND x.active AND x.grants ->> 'expires_at' = expiry AND NOT EXISTS (SELECT FROM changes AS c
             WHERE c.subject = name_key(expiring) AND c.kind = 'key.expiring' AND c.details::jsonb ->> 'expires_at' = expiry)
-        RETURNING x.* INTO k;
+        FOR NO KEY UPDATE;
     IF FOUND THEN
+        -- Not within an UPDATE, which would raise it again for a row that changed meanwhile: no change would have the number before.
+        k.generation := raise_generation();
+        UPDATE keys AS x SET generation = k.generation WHERE x.id = expiring;
         PERFORM record_key('key.expiring', k, who);
     END IF;
 END $$;
