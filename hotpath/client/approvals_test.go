@@ -122,3 +122,19 @@ func TestHeldAnswer(t *testing.T) {
 		t.Error(a, err)
 	}
 }
+
+// A list that is ranged over twice is read twice, each time from its first page.
+func TestListsAreReadAgain(t *testing.T) {
+	first, last := says(200, `{"data":[],"pagination":{"has_more":true,"next_cursor":"c"}}`), says(200, `{"data":[],"pagination":{"has_more":false}}`)
+	s := serve(t, first, last, first, last)
+	c, _ := s.client(t, nil)
+	list := c.AllApprovals(t.Context(), ApprovalQuery{})
+	for range 2 {
+		if _, err := collect(list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent := s.sent(); len(sent) != 4 || sent[0] != sent[2] || sent[1] != sent[3] {
+		t.Errorf("sent %+v", sent)
+	}
+}
