@@ -267,7 +267,9 @@ func TestApprovalIsWaitedFor(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(100 * time.Millisecond)
+		for until := time.Now().Add(10 * time.Second); f.nodes[0].Waiting() < 50 && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
 		away.Store(true)
 		f.approve(approval, "bob")
 		<-missed
