@@ -146,7 +146,6 @@ func TestFileFaults(t *testing.T) {
 		tool + amount + unnamed + filled + "    same: [k]\n":                 "same[0] cannot be the idempotency_argument",
 		tool + minor + to + "    idempotency_argument: A\n":                  "line 10: upstreams.u.tools.pay.amount cannot be the",
 		tool + amount + to + filled + "    metadata: {x: {argument: k.b}}\n": "metadata.x cannot be the idempotency_argument",
-		"agent_id: a\nupstreams:\n u:\n  command:\n  - x\n  - [y]\n":         "line 6: upstreams.u.command[1] cannot be a list",
 		"agent_id: a\nupstreams:\n '7':\n  command: x\n":                     "line 4: upstreams.7.command cannot be text",
 		"agent_id: ' '\n" + upstream:                                         "line 1: agent_id must not be blank",
 	} {
