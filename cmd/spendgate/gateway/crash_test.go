@@ -282,13 +282,18 @@ func TestLongLine(t *testing.T) {
 	if f.became(t, "executed", "in_doubt", "executed"); over.times != times {
 		t.Error("the connection ended")
 	}
-	for ends, named := range map[string]any{
-		`{"jsonrpc": "2.0", "id" : 7, "result": {"id": 8}}`: int64(7), `{"result":{"id":8},"jsonrpc":"2.0","id":7}`: int64(7),
-		`{"result":{"id":8}}`: nil, `{"jsonrpc":"2.0","id":7,"method":"x","params":{}}`: nil,
+	type line struct {
+		call    any  // that it answers
+		unnamed bool // and no call is named
+	}
+	for ends, want := range map[string]line{
+		`{"jsonrpc": "2.0", "id" : 7, "result": {"id": 8}}`: {call: int64(7)}, `{"result":{"id":8},"jsonrpc":"2.0","id":7}`: {call: int64(7)},
+		`{"result":{"id":8}}`: {unnamed: true}, `{"jsonrpc":"2.0","id":7,"method":"x","params":{}}`: {}, "a log line": {},
 	} {
-		a, ok := tooLong([]byte(ends)).(*jsonrpc.Response)
-		if ok != (named != nil) || ok && a.ID.Raw() != named {
-			t.Errorf("%s: %+v", ends, a)
+		m, unnamed := tooLong([]byte(ends))
+		a, ok := m.(*jsonrpc.Response)
+		if unnamed != want.unnamed || ok != (want.call != nil) || ok && a.ID.Raw() != want.call {
+			t.Errorf("%s: %+v, %t", ends, a, unnamed)
 		}
 	}
 }

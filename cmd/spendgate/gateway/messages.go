@@ -167,14 +167,15 @@ func (c *childConn) SessionID() string { return "" }
 // Close ends the child, and what is read from it.
 func (c *childConn) Close() error { c.end(); return nil }
 
-// Read returns the next message. A line that is too long is an answer to the call that it names; one that may be an answer and
-// names none ends the connection.
+// Read returns the next message. A line that is too long is an answer to the call that it names, or left out if it is no answer; one
+// that may be an answer and names none ends the connection.
 func (c *childConn) Read(context.Context) (jsonrpc.Message, error) {
 	for {
 		line, err := readLine(c.in)
 		m := readable(line)
 		if errors.Is(err, errTooLong) {
-			if m = tooLong(line); m != nil || line[0] != '{' {
+			var unnamed bool
+			if m, unnamed = tooLong(line); !unnamed {
 				err = nil
 			}
 		}
@@ -187,16 +188,20 @@ func (c *childConn) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// tooLong makes the answer in place of one of which only the ends are known; nil if they do not name the call.
-func tooLong(ends []byte) jsonrpc.Message {
-	named := regexp.MustCompile(`^\{[^{}]*"id"\s*:\s*(\d+)|"id"\s*:\s*(\d+)[^{}]*\}$`).FindSubmatch(ends)
+// tooLong makes the answer in place of one of which only the ends are known; nil if they are of no answer, or if they are of an
+// unnamed one.
+func tooLong(ends []byte) (m jsonrpc.Message, unnamed bool) {
 	head, _, _ := bytes.Cut(ends[1:], []byte("{"))
-	if named == nil || bytes.Contains(head, []byte(`"method"`)) {
-		return nil
+	if ends[0] != '{' || bytes.Contains(head, []byte(`"method"`)) {
+		return nil, false
+	}
+	named := regexp.MustCompile(`^\{[^{}]*"id"\s*:\s*(\d+)|"id"\s*:\s*(\d+)[^{}]*\}$`).FindSubmatch(ends)
+	if named == nil {
+		return nil, true
 	}
 	number, _ := strconv.ParseFloat(string(named[1])+string(named[2]), 64)
 	call, _ := jsonrpc.MakeID(number)
-	return noAnswer(call, codeUnavailable, errTooLong.Error())
+	return noAnswer(call, codeUnavailable, errTooLong.Error()), false
 }
 
 // Write writes a message, after those before it. It does not wait longer than its context for a child that does not read.

@@ -47,9 +47,14 @@ func (s *session) arrived(m jsonrpc.Message) {
 		return
 	}
 	var p struct {
-		Token string `json:"progressToken"`
+		Token    string  `json:"progressToken"`
+		Progress float64 `json:"progress"`
+		Total    float64 `json:"total"`
+		Message  string  `json:"message"`
 	}
-	_ = json.Unmarshal(r.Params, &p, lax()) // of another kind it is not ours
+	if json.Unmarshal(r.Params, &p, lax()) != nil {
+		return // it is not ours, or the SDK cannot read it either
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if of := s.flight[p.Token]; of != nil {

@@ -25,11 +25,14 @@ type agentKey struct{}
 func (s *Shares) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := s.Base.RoundTrip(r)
 	agent, known := r.Context().Value(agentKey{}).(string)
-	if err != nil || !known {
+	if err != nil || !known || response.StatusCode >= http.StatusInternalServerError { // which says nothing of the key
 		return response, err
 	}
 	left, _ := strconv.Atoi(response.Header.Get("X-RateLimit-Remaining"))
-	end, _ := strconv.ParseInt(response.Header.Get("X-RateLimit-Reset"), 10, 64) // without one no window is there
+	end, err := strconv.ParseInt(response.Header.Get("X-RateLimit-Reset"), 10, 64)
+	if err != nil { // it is not the service's
+		return response, nil
+	}
 	until := time.Unix(end, 0)
 	s.mu.Lock()
 	defer s.mu.Unlock()
