@@ -9,7 +9,6 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
-	"spendgate/audit/sqlstore"
 )
 
 func budgetGrantTests() []test {
@@ -170,43 +169,6 @@ func askedBy(t *testing.T, s Subject) {
 	if all, err := s.AskedBy(ctx, q); err != nil || len(all) != 1 || all[0] != refused.ID {
 		t.Errorf("refused %v, %v", all, err)
 	}
-}
-
-// AskedQuery is the query of AskedBy, with its arguments: for the plans of each store.
-func AskedQuery(t *testing.T, q audit.AskedQuery) (text string, args []any) {
-	t.Helper()
-	var noted asked
-	_, err := sqlstore.New(asks{tx: &noted}, "").AskedBy(t.Context(), q)
-	must(t, err)
-	for i, arg := range noted.args {
-		if id, is := arg.(spend.ID); is {
-			noted.args[i] = id[:]
-		}
-	}
-	return noted.query, noted.args
-}
-
-// asks is a database that notes a query instead of running it.
-type asks struct {
-	sqlstore.DB
-
-	tx *asked
-}
-
-func (a asks) Read(ctx context.Context, _ string, fn func(context.Context, sqlstore.Tx) error) error {
-	return fn(ctx, a.tx)
-}
-
-type asked struct {
-	sqlstore.Tx
-
-	query string
-	args  []any
-}
-
-func (a *asked) Query(_ context.Context, _ func(sqlstore.Row) error, query string, args ...any) error {
-	a.query, a.args = query, args
-	return nil
 }
 
 // askers tells who could ask for checks, also when their sessions are not kept any more.

@@ -151,7 +151,6 @@ CREATE TABLE violations (
 ) STRICT;
 
 CREATE INDEX violations_agent ON violations (agent_id, id);
-CREATE INDEX violations_principal ON violations (coalesce(principal, key_id), id);
 
 CREATE TABLE idempotency_keys (
     key_hash   BLOB PRIMARY KEY,

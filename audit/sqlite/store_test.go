@@ -252,15 +252,3 @@ func commitForEver(t *testing.T, path string, size int) {
 func minimal(f spend.Fence) *spend.Check {
 	return &spend.Check{ID: spend.NewID(time.Now()), ActionType: spend.Spend, Fence: f}
 }
-
-// S91: whoever had no check refused costs a grant nothing.
-func TestPlanOfAsked(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "plan.db"))
-	query, args := audittest.AskedQuery(t, audit.AskedQuery{PolicyID: "p", Refused: true, Principal: "ann", Before: audit.MaxID(), Limit: 64})
-	var id, parent, unused int
-	var plan string
-	must.Do(t, s.reader.QueryRowContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...).Scan(&id, &parent, &unused, &plan))
-	if !strings.Contains(plan, "violations_principal (<expr>=? AND id>? AND id<?)") {
-		t.Error(plan)
-	}
-}

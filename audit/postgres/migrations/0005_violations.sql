@@ -27,7 +27,6 @@ CREATE TABLE violations (
 -- counts.
 CREATE INDEX violations_kind ON violations (action_type, decision, id);
 CREATE INDEX violations_agent_kind ON violations (agent_id, action_type, decision, id);
-CREATE INDEX violations_principal ON violations (coalesce(principal, key_id), id); -- for grants (S91)
 CREATE INDEX violations_xid ON violations (xid) WHERE xid > '0';
 
 -- The months whose violations were archived, oldest first, with how many of each
