@@ -125,7 +125,8 @@ func TestHeldAnswer(t *testing.T) {
 
 // A list that is ranged over twice is read twice, each time from its first page.
 func TestListsAreReadAgain(t *testing.T) {
-	first, last := says(200, `{"data":[],"pagination":{"has_more":true,"next_cursor":"c"}}`), says(200, `{"data":[],"pagination":{"has_more":false}}`)
+	first := says(200, `{"data":[],"pagination":{"has_more":true,"next_cursor":"c"}}`)
+	last := says(200, `{"data":[],"pagination":{"has_more":false}}`)
 	s := serve(t, first, last, first, last)
 	c, _ := s.client(t, nil)
 	list := c.AllApprovals(t.Context(), ApprovalQuery{})
