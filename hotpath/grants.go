@@ -299,6 +299,16 @@ func (a *Authorizer) refuseOwnCheck(
 	if err != nil {
 		return fmt.Errorf("%w: cannot read whose checks a budget counted: %w", ErrUnavailable, err)
 	}
+	counted := func(name string) bool { return slices.Contains(met, name) }
+	if slices.ContainsFunc(names, counted) {
+		archived, err := a.store.ArchivedDays(ctx, began, now)
+		if err != nil {
+			return fmt.Errorf("%w: cannot read which days are archived: %w", ErrUnavailable, err)
+		}
+		if began.IsZero() || len(archived) > 0 { // what the counter met may be archived
+			return ErrGrantOwnCheck
+		}
+	}
 	for _, q.Principal = range names {
 		q.Refused = true
 		err := a.refuseMet(ctx, q, terms, func(c *spend.Check) []spend.Charge {
@@ -311,15 +321,8 @@ func (a *Authorizer) refuseOwnCheck(
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(met, q.Principal) {
+		if !counted(q.Principal) {
 			continue
-		}
-		archived, err := a.store.ArchivedDays(ctx, began, now)
-		if err != nil {
-			return fmt.Errorf("%w: cannot read which days are archived: %w", ErrUnavailable, err)
-		}
-		if began.IsZero() || len(archived) > 0 { // what the counter met may be archived
-			return ErrGrantOwnCheck
 		}
 		q.Refused = false
 		err = a.refuseMet(ctx, q, terms, func(c *spend.Check) []spend.Charge {
