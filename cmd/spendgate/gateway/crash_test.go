@@ -238,12 +238,18 @@ func (p *piped) Connect(context.Context) (sdk.Connection, error) {
 	return p.conn, nil
 }
 
+// overPipe makes a gateway whose server is behind a piped connection.
+func overPipe(t *testing.T) (s *plain, f *service, over *piped, g *Gateway) {
+	s, p := newPlain(t)
+	f, over = newService(t), &piped{s: s}
+	g = guarded(t, f, p, "", "")
+	g.dial = func(*link) sdk.Transport { return over }
+	return s, f, over, g
+}
+
 // TestQueuedCall (P5, P9): a call that waits for a server that does not read is taken back when the gateway stops, and is not sent later.
 func TestQueuedCall(t *testing.T) {
-	s, p := newPlain(t)
-	f, over := newService(t), &piped{s: s}
-	g := guarded(t, f, p, "", "")
-	g.dial = func(*link) sdk.Transport { return over }
+	s, f, over, g := overPipe(t)
 	agent := agentOver(t, g)
 	wants(t, agent, "ch_1", 1, stateExecuted, "")
 	f.breaks(func(r *http.Request) (bool, bool) {
@@ -268,10 +274,7 @@ func TestQueuedCall(t *testing.T) {
 
 // TestLongLine (P7): a line of a child that is too long puts the call that it answers in doubt, at once, and no other one.
 func TestLongLine(t *testing.T) {
-	s, p := newPlain(t)
-	f, over := newService(t), &piped{s: s}
-	g := guarded(t, f, p, "", "")
-	g.dial = func(*link) sdk.Transport { return over }
+	s, f, over, g := overPipe(t)
 	agent := agentOver(t, g)
 	wants(t, agent, "ch_1", 1, stateExecuted, "")
 	times := over.times

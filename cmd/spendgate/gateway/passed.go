@@ -46,18 +46,14 @@ func (s *session) arrived(m jsonrpc.Message) {
 	if !ok || r.Method != "notifications/progress" {
 		return
 	}
-	var p struct {
-		Token    string  `json:"progressToken"`
-		Progress float64 `json:"progress"`
-		Total    float64 `json:"total"`
-		Message  string  `json:"message"`
-	}
+	var p mcp.ProgressNotificationParams
 	if json.Unmarshal(r.Params, &p, lax()) != nil {
-		return // it is not ours, or the SDK cannot read it either
+		return // the SDK cannot read it either
 	}
+	token, _ := p.ProgressToken.(string)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of := s.flight[p.Token]; of != nil {
+	if of := s.flight[token]; of != nil {
 		of.arrived++
 	}
 }
