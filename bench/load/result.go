@@ -68,8 +68,8 @@ func newResult(o *Options, all *Tally, next uint64, cost map[string]time.Duratio
 	r := Result{
 		Loop: "closed", Connections: o.Connections, OfferedRate: o.Rate, Seconds: took.Seconds(),
 		Right: all.Right, PerSecond: float64(all.InTime) / took.Seconds(),
-		Latency: summarise(&all.Latency), Errors: all.Errors, Examples: all.Example,
-		Refused: all.Refused.Count(), Refusal: summarise(&all.Refused),
+		Latency: all.Latency.Summary(), Errors: all.Errors, Examples: all.Example,
+		Refused: all.Refused.Count(), Refusal: all.Refused.Summary(),
 		CPU: make(map[string]float64), NextSerial: next,
 	}
 	if o.Rate > 0 {
@@ -83,7 +83,8 @@ func newResult(o *Options, all *Tally, next uint64, cost map[string]time.Duratio
 	return r
 }
 
-func summarise(h *Histogram) Latency {
+// Summary returns the histogram's times, in milliseconds.
+func (h *Histogram) Summary() Latency {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return Latency{
 		Mean: ms(h.Mean()), P50: ms(h.Percentile(50)), P90: ms(h.Percentile(90)),

@@ -52,19 +52,11 @@ const (
 
 // injectAll injects faults by the schedule until going ends. Each must be over, for every node, within a minute.
 func (s *soak) injectAll(going, lasting context.Context, every time.Duration) error {
-	all := schedule()
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for i := 0; ; i++ {
-		select {
-		case <-going.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := s.inject(lasting, all[i%len(all)]); err != nil {
-			return err
-		}
-	}
+	all, injected := schedule(), 0
+	return repeat(going, every, func() error {
+		injected++
+		return s.inject(lasting, all[(injected-1)%len(all)])
+	})
 }
 
 func (s *soak) inject(ctx context.Context, f fault) error {

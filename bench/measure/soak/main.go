@@ -124,6 +124,22 @@ func run(ctx context.Context, out io.Writer, set settings, binary, samples strin
 	return s.verify(lasting, binary, filepath.Dir(samples))
 }
 
+// repeat calls do after each interval, until it fails or going ends.
+func repeat(going context.Context, every time.Duration, do func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-going.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := do(); err != nil {
+			return err
+		}
+	}
+}
+
 // verify verifies the trail and says how long that took.
 func (s *soak) verify(ctx context.Context, binary, dir string) (string, error) {
 	begun := time.Now()

@@ -17,11 +17,10 @@ import (
 type sample struct {
 	At time.Time `json:"at"`
 	tally
-	P50    float64            `json:"p50_ms"` // of the answers since the sample before, from when each request was due
-	P99    float64            `json:"p99_ms"`
-	Faults []string           `json:"faults,omitempty"` // since the sample before
-	Values map[string]float64 `json:"values"`           // by their names
-	Unread string             `json:"unread,omitempty"` // why values are missing
+	Latency load.Latency       `json:"latency_ms"`       // of the answers since the sample before, from when each request was due
+	Faults  []string           `json:"faults,omitempty"` // since the sample before
+	Values  map[string]float64 `json:"values"`           // by their names
+	Unread  string             `json:"unread,omitempty"` // why values are missing
 }
 
 const (
@@ -34,18 +33,7 @@ var errDiskFull = errors.New("the disk is almost full")
 
 // sampleAll looks until going ends.
 func (s *soak) sampleAll(going, lasting context.Context, every time.Duration) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-going.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := s.sample(lasting); err != nil {
-			return err
-		}
-	}
+	return repeat(going, every, func() error { return s.sample(lasting) })
 }
 
 // sample writes a line to the file, and a shorter one to the output. What does not answer because of a fault is left out.
@@ -59,10 +47,8 @@ func (s *soak) sample(ctx context.Context) error {
 	} else if missing > 0 {
 		s.traffic.missing(missing)
 	}
-	milliseconds := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	line := sample{
-		At: time.Now().UTC(), tally: counted, Faults: since.faults, Values: make(map[string]float64),
-		P50: milliseconds(since.took.Percentile(50)), P99: milliseconds(since.took.Percentile(99)),
+		At: time.Now().UTC(), tally: counted, Latency: since.took.Summary(), Faults: since.faults, Values: make(map[string]float64),
 	}
 	err = errors.Join(err, s.nodeValues(ctx, line.Values), s.redisValues(ctx, line.Values), s.postgresValues(ctx, line.Values))
 	if err != nil {
@@ -77,7 +63,7 @@ func (s *soak) sample(ctx context.Context) error {
 	}
 	v := line.Values
 	_, err = fmt.Fprintf(s.out, "%s %9d checks  p99 %6.1f ms  node0 %4.0f MiB  redis %4.0f MiB  database %6.0f MiB  failed %d  wrong %d  %q\n",
-		line.At.Format(time.TimeOnly), line.Checks, line.P99, v["node0 resident MiB"], v["redis used MiB"], v["database MiB"],
+		line.At.Format(time.TimeOnly), line.Checks, line.Latency.P99, v["node0 resident MiB"], v["redis used MiB"], v["database MiB"],
 		line.Failed, line.Wrong, line.Faults)
 	return errors.Join(err, s.room())
 }

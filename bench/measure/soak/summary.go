@@ -84,10 +84,10 @@ func table(out io.Writer, samples []sample) error {
 		_, _ = fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%s\n", name, a, b, said) // Flush says what failed
 	}
 	_, _ = fmt.Fprintln(w, "median of the\tfirst quarter\tlast quarter\t")
-	line("p50 ms", median(first, func(s sample) (float64, bool) { return s.P50, true }),
-		median(last, func(s sample) (float64, bool) { return s.P50, true }), "")
-	line("p99 ms", median(first, func(s sample) (float64, bool) { return s.P99, true }),
-		median(last, func(s sample) (float64, bool) { return s.P99, true }), "")
+	line("p50 ms", median(first, func(s sample) (float64, bool) { return s.Latency.P50, true }),
+		median(last, func(s sample) (float64, bool) { return s.Latency.P50, true }), "")
+	line("p99 ms", median(first, func(s sample) (float64, bool) { return s.Latency.P99, true }),
+		median(last, func(s sample) (float64, bool) { return s.Latency.P99, true }), "")
 	grown := false
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		value := func(s sample) (float64, bool) { v, ok := s.Values[name]; return v, ok }
