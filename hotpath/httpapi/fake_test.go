@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 // fake is an Authorizer that knows one key and allows everything, unless a test says otherwise. It
 // remembers its requests.
 type fake struct {
+	authorizer
 	mu       sync.Mutex
 	admits   int
 	checked  []*spend.Action
@@ -54,13 +54,6 @@ func (f *fake) admit(c hotpath.Caller) (ratelimit.Quota, error) {
 }
 
 func (f *fake) Knows(c hotpath.Caller) bool { return c == hotpath.KeyCaller([]byte(goodKey)) }
-
-func (f *fake) KeyID(c hotpath.Caller) string {
-	if f.Knows(c) {
-		return "key_known"
-	}
-	return ""
-}
 
 func (f *fake) Admit(_ context.Context, c hotpath.Caller, _ spend.Scopes, _ bool) (hotpath.Access, ratelimit.Quota, error) {
 	q, err := f.admit(c)
@@ -101,73 +94,6 @@ func (f *fake) Simulate(_ context.Context, _ hotpath.Request, _ string, actions 
 	return checks, 3, f.workErr
 }
 
-func (f *fake) TryRules(ctx context.Context, r hotpath.Request, t hotpath.Trial) ([]*spend.Check, int, error) {
-	if err := t.Faults.Err(); err != nil {
-		return nil, 0, err
-	}
-	return f.Simulate(ctx, r, t.PolicyID, t.Actions)
-}
-
-func (f *fake) AwaitApproval(context.Context, hotpath.Access, spend.ID, time.Duration, <-chan struct{}) (*audit.Approval, bool, error) {
-	return nil, false, hotpath.ErrApprovalNotFound
-}
-
-func (f *fake) DecideApproval(context.Context, hotpath.Access, audit.Actor, audit.ApprovalDecisionRequest) (*audit.Approval, bool, error) {
-	return nil, false, hotpath.ErrApprovalNotFound
-}
-
-func (f *fake) WaitingFor(context.Context, hotpath.Access, hotpath.WaitingQuery) (hotpath.WaitingPage, error) {
-	return hotpath.WaitingPage{}, nil
-}
-
-func (f *fake) BudgetsLeft(context.Context, *audit.Approval) ([]hotpath.BudgetLeft, error) {
-	return nil, nil
-}
-
-func (f *fake) Report(_ context.Context, _ hotpath.Request, check *spend.Check, report hotpath.Report) (*spend.Outcome, bool, error) {
-	return &spend.Outcome{CheckID: check.ID, Status: report.Status, Release: spend.ReleaseNone, KeyID: "key_0"}, f.replayed, f.workErr
-}
-
-func (f *fake) RedeemUnread(context.Context, hotpath.Request, spend.ID, hotpath.Redemption) (*spend.Outcome, error) {
-	return nil, nil
-}
-
-func (f *fake) Untouched(context.Context, spend.ID) (*spend.Check, error) { return nil, nil }
-
-func (f *fake) Redeem(
-	_ context.Context, _ hotpath.Request, check *spend.Check, _ bool, _ hotpath.Redemption,
-) (*spend.Outcome, bool, error) {
-	return &spend.Outcome{ID: testID(instant), CheckID: check.ID, Status: spend.Redeemed, KeyID: "key_0"}, f.replayed, f.workErr
-}
-
-func (f *fake) PaymentIn(string, string) spend.Hash { return spend.Hash{} }
-
-func (f *fake) PaymentsOf(context.Context, hotpath.Access, []*spend.Check, map[spend.ID]spend.Course) (
-	map[spend.ID]*hotpath.PaymentView, error,
-) {
-	return nil, nil
-}
-
-func (f *fake) Doubt(_ context.Context, _ hotpath.Request, check *spend.Check, _ string, _ spend.ID) (spend.Course, bool, error) {
-	step := &spend.Outcome{ID: testID(instant), CheckID: check.ID, KeyID: "key_0"}
-	return spend.Course{Redeemed: step, Doubt: step}, f.replayed, f.workErr
-}
-
-func (f *fake) AwaitEvents(_ context.Context, _ hotpath.Access, q audit.EventQuery, _ time.Duration, _ <-chan struct{}) (
-	audit.EventPage, bool, error,
-) {
-	return audit.EventPage{Next: q.After}, true, f.workErr
-}
-
-func (f *fake) EventsFrom(_ context.Context, _ time.Time, cursor int64) (int64, error) {
-	return max(41, cursor), f.workErr
-}
-
-func (f *fake) Budgets(_ context.Context, _ hotpath.Access, q hotpath.BudgetQuery) (hotpath.BudgetPage, error) {
-	f.budgets = append(f.budgets, q)
-	return hotpath.BudgetPage{Counters: f.counters, More: len(f.counters) > 1, AsOf: time.UnixMilli(1_700_000_000_000)}, f.workErr
-}
-
 func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor, v hotpath.NewVersion) error {
 	f.by, f.drop = append(f.by, by), v.Drop
 	p := v.Policy
@@ -176,76 +102,6 @@ func (f *fake) CreatePolicy(_ context.Context, _ hotpath.Access, by audit.Actor,
 	}
 	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.UnixMilli(instant), time.UnixMilli(instant)
 	return f.workErr
-}
-
-func (f *fake) PutDraft(_ context.Context, _ hotpath.Access, by audit.Actor, d *audit.Draft, _ *spend.Hash, faults spend.Faults) error {
-	f.by = append(f.by, by)
-	d.MadeAt = time.UnixMilli(instant)
-	return errors.Join(faults.Err(), f.workErr)
-}
-
-func (f *fake) Review(context.Context, string) (*audit.Review, error) {
-	return nil, hotpath.ErrDraftNotFound
-}
-
-func (f *fake) DecideDraft(context.Context, hotpath.Access, audit.DraftDecisionRequest) (*audit.Review, bool, error) {
-	return nil, false, hotpath.ErrDraftNotFound
-}
-
-func (f *fake) DeleteDraft(context.Context, hotpath.Access, audit.Actor, string, *spend.Hash) error {
-	return f.workErr
-}
-
-func (f *fake) PromoteDraft(context.Context, hotpath.Access, audit.Actor, hotpath.Promotion) (*audit.Policy, error) {
-	return nil, hotpath.ErrDraftNotFound
-}
-
-func (f *fake) DraftReport(context.Context, hotpath.Access, string) (*hotpath.DraftReport, error) {
-	return nil, hotpath.ErrDraftNotFound
-}
-
-func (f *fake) CreateBacktest(context.Context, hotpath.Access, *audit.Backtest, spend.Faults) error {
-	return f.workErr
-}
-
-func (f *fake) CancelBacktest(context.Context, hotpath.Access, *audit.Backtest, bool) (*audit.Backtest, error) {
-	return new(audit.Backtest), f.workErr
-}
-
-func (f *fake) Freeze(context.Context, hotpath.Access, audit.Actor, hotpath.FreezeAsked) (*hotpath.FreezeView, bool, error) {
-	return new(hotpath.FreezeView), false, f.workErr
-}
-
-func (f *fake) FreezeOf(context.Context, hotpath.Access, spend.ID) (*hotpath.FreezeView, error) {
-	return new(hotpath.FreezeView), hotpath.ErrFreezeNotFound
-}
-
-func (f *fake) ListFreezes(context.Context, hotpath.Access, audit.FreezeQuery) ([]hotpath.FreezeView, bool, error) {
-	return nil, false, f.workErr
-}
-
-func (f *fake) ReleaseFreeze(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.FreezeView, bool, error) {
-	return new(hotpath.FreezeView), false, hotpath.ErrFreezeNotFound
-}
-
-func (f *fake) Grant(context.Context, hotpath.Access, audit.Actor, hotpath.GrantAsked) (*hotpath.GrantView, bool, error) {
-	return new(hotpath.GrantView), false, hotpath.ErrTooManyGrants
-}
-
-func (f *fake) ApproveGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.GrantView, bool, error) {
-	return new(hotpath.GrantView), false, hotpath.ErrGrantNotFound
-}
-
-func (f *fake) RevokeGrant(context.Context, hotpath.Access, audit.Actor, spend.ID, string) (*hotpath.GrantView, bool, error) {
-	return new(hotpath.GrantView), false, hotpath.ErrGrantNotFound
-}
-
-func (f *fake) GrantOf(context.Context, hotpath.Access, spend.ID) (*hotpath.GrantView, error) {
-	return new(hotpath.GrantView), hotpath.ErrGrantNotFound
-}
-
-func (f *fake) ListGrants(context.Context, hotpath.Access, hotpath.GrantQuery) (hotpath.GrantPage, error) {
-	return hotpath.GrantPage{}, nil
 }
 
 func (f *fake) CreateKey(_ context.Context, by audit.Actor, n hotpath.NewKey) (string, *audit.Key, error) {
@@ -302,8 +158,6 @@ func (s *fakeStore) Violations(_ context.Context, q audit.ViolationQuery) (audit
 	return audit.ViolationPage{Violations: s.violations, More: len(s.violations) > 0, Total: 7}, s.err
 }
 
-func (s *fakeStore) Outcomes(context.Context, []spend.ID) ([]*spend.Outcome, error) { return nil, nil }
-
 func (s *fakeStore) ListChecks(_ context.Context, q audit.CheckQuery) (audit.CheckPage, error) {
 	s.checks = q
 	return audit.CheckPage{Checks: s.listed, More: true, Next: testID(instant)}, s.err
@@ -331,42 +185,17 @@ func (s *fakeStore) ListKeys(context.Context, spend.ID, int) (audit.KeyPage, err
 	return audit.KeyPage{Keys: []audit.Key{used, {ID: testID(instant - 1), Name: "never used", RateLimitRPM: 5}}, Total: 2}, s.err
 }
 
-func (f *fake) CreateWebhook(context.Context, audit.Actor, audit.WebhookChange) (*audit.Webhook, audit.Secret, error) {
-	return nil, "", f.workErr
+func (f *fake) KeyID(c hotpath.Caller) string {
+	if f.Knows(c) {
+		return "key_known"
+	}
+	return ""
 }
 
-func (f *fake) UpdateWebhook(context.Context, audit.Actor, spend.ID, audit.WebhookChange) (*audit.Webhook, error) {
-	return nil, f.workErr
+func (f *fake) PaymentsOf(context.Context, hotpath.Access, []*spend.Check, map[spend.ID]spend.Course) (
+	map[spend.ID]*hotpath.PaymentView, error,
+) {
+	return nil, nil
 }
 
-func (f *fake) RotateWebhook(context.Context, audit.Actor, spend.ID) (*audit.Webhook, audit.Secret, error) {
-	return nil, "", f.workErr
-}
-
-func (f *fake) DeleteWebhook(context.Context, audit.Actor, spend.ID) error { return f.workErr }
-
-func (f *fake) RetryWebhook(context.Context, spend.ID) (int, error) { return 0, f.workErr }
-
-func (f *fake) ReplayDelivery(context.Context, spend.ID, spend.ID) (*audit.Delivery, error) {
-	return nil, f.workErr
-}
-
-func (f *fake) SessionCaller(context.Context, []byte) (hotpath.Caller, error) {
-	return hotpath.Caller{}, hotpath.ErrSessionEnded
-}
-
-func (f *fake) SignInBegins(context.Context) (time.Time, error) { return time.Now(), f.workErr }
-
-func (f *fake) SignIn(context.Context, audit.Actor, *audit.Session) (string, error) {
-	return "", f.workErr
-}
-
-func (f *fake) SignOut(context.Context, audit.Actor, hotpath.Caller) error { return f.workErr }
-
-func (f *fake) EndSession(context.Context, audit.Actor, spend.ID) error { return f.workErr }
-
-func (f *fake) EndSessions(context.Context, audit.Actor, *audit.Session) error { return f.workErr }
-
-func (f *fake) TakeOver(context.Context, string) (string, error) { return "", f.workErr }
-
-func (f *fake) EndLoggedOut(context.Context, audit.Actor, audit.Logout) error { return f.workErr }
+func (s *fakeStore) Outcomes(context.Context, []spend.ID) ([]*spend.Outcome, error) { return nil, nil }
