@@ -105,6 +105,13 @@ func (s *start) refusals(t *testing.T) {
 	if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
 		t.Errorf("--check says\n%s", said)
 	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer taken.Close() //nolint:errcheck // the test is over
+	has(t, s.run(t, 1, fleet.Settings{
+		"LISTEN_ADDR": taken.Addr().String(), "OPS_ADDR": "192.0.2.1:9090",
+		"CHECKPOINT_KEY": strings.Repeat("0a", 32), "CHECKPOINT_FILE": filepath.Join(t.TempDir(), "none", "checkpoints"),
+	}, "serve", "--check"),
+		"SPENDGATE_LISTEN_ADDR: listen tcp ", "SPENDGATE_OPS_ADDR: listen tcp ", "SPENDGATE_CHECKPOINT_FILE: open ")
 	later := fleet.Settings{"OF_LATER": "x", "IGNORE_UNKNOWN_SETTINGS": "true"}
 	const ignored = "SPENDGATE_OF_LATER is no setting of this version, and is ignored"
 	if said := s.run(t, 0, later, "serve", "--check"); !strings.Contains(said, ignored) {

@@ -109,8 +109,16 @@ func (d *doctor) settings(ctx context.Context) {
 		}
 		d.say("sign-in's provider", err, "correct SPENDGATE_OIDC_ISSUER, or let this machine reach the provider")
 	}
-	for name, address := range map[string]string{"SPENDGATE_LISTEN_ADDR": d.c.ListenAddr, "SPENDGATE_OPS_ADDR": d.c.OpsAddr} {
-		d.say("port "+name, d.usable(ctx, address), "end the other program, or give the node another port")
+	for _, port := range ports(ctx, d.c) {
+		d.say("port "+port.name, port.err, "end the other program, or give the node an address of this machine with a free port")
+	}
+}
+
+// ports looks whether a node could listen where the settings say.
+func ports(ctx context.Context, c config.Config) []finding {
+	return []finding{
+		{name: "SPENDGATE_LISTEN_ADDR", err: usable(ctx, c.ListenAddr)},
+		{name: "SPENDGATE_OPS_ADDR", err: usable(ctx, c.OpsAddr)},
 	}
 }
 
@@ -129,8 +137,8 @@ func writable(file string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// usable fails if a port is used by another program than a node.
-func (d *doctor) usable(ctx context.Context, address string) error {
+// usable fails if nothing can listen at an address, unless that is because a node is at work there.
+func usable(ctx context.Context, address string) error {
 	l, err := net.Listen("tcp", address)
 	if err == nil {
 		return l.Close()
@@ -139,9 +147,16 @@ func (d *doctor) usable(ctx context.Context, address string) error {
 	if ip := net.ParseIP(host); split == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
 		host = "127.0.0.1"
 	}
-	at := "http://" + net.JoinHostPort(host, port)
-	if get(ctx, at+"/health", new(wire.Health)) == nil || get(ctx, at+"/readyz?unready=404", new(wire.Readiness)) == nil {
-		return nil // this node's
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	at := "http://" + net.JoinHostPort(host, port) + "/livez"
+	if request, invalid := http.NewRequestWithContext(ctx, http.MethodGet, at, nil); invalid == nil {
+		if response, silent := http.DefaultTransport.RoundTrip(request); silent == nil {
+			defer response.Body.Close() //nolint:errcheck // nothing is read
+			if response.Header.Get("Server") == "spendgate" {
+				return nil // this node's, ready or not
+			}
+		}
 	}
 	return err
 }

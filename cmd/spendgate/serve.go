@@ -34,7 +34,7 @@ const (
 
 // serveCommand runs a node of a fleet, or checks that one could run.
 func serveCommand(flags *flag.FlagSet) cli.Action {
-	check := flags.Bool("check", false, "look at the settings, PostgreSQL and Redis, change nothing, and end")
+	check := flags.Bool("check", false, "look at the settings, ports, PostgreSQL and Redis, change nothing, and end")
 	return func(ctx context.Context, p cli.Process, _ []string) error {
 		if *check {
 			return checkServe(ctx, p)
@@ -212,8 +212,13 @@ func checkServe(ctx context.Context, p cli.Process) error {
 	defer store.Close()
 	_, err = auditcmd.NewCheckpoints(c, store, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	faults := []error{err}
+	if err == nil && c.Checkpoints.Key != "" {
+		if err := writable(c.Checkpoints.File); err != nil {
+			faults = append(faults, fmt.Errorf("SPENDGATE_CHECKPOINT_FILE: %w", err))
+		}
+	}
 	f := lookAhead(ctx, c, store)
-	for _, d := range f.dependencies {
+	for _, d := range append(ports(ctx, c), f.dependencies...) {
 		if d.err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", d.name, d.err))
 		}
