@@ -574,6 +574,18 @@ test("a check shows its payment, with each check of it", async () => {
   await page.close();
 });
 
+test("the newest of many are not called all of them", async () => {
+  await Promise.all(Array.from({ length: 26 }, () => ask({ agent_id: "busy", amount: 5 })));
+  const { approval_id } = await ask({ agent_id: "busy" });
+  const page = await open((await person("bill")).api_key);
+  for (const [hash, title, want] of [["#/agents/busy", "Checks", "25 shown"], ["#/agents/busy", "Approvals", "1 shown, which are all"],
+    [`#/approvals/${approval_id}`, "This agent's last actions", "6 shown"]]) {
+    await show(page, hash);
+    assert.equal(await page.locator("section", { has: page.getByRole("heading", { name: title, exact: true }) }).last().locator(".total").textContent(), want);
+  }
+  await page.close();
+});
+
 test("many rules do not push away who asks and why", async () => {
   await send("POST", "/v1/policies", { policy_id: "many", name: "Many", rules: Array.from({ length: 12 }, (_, i) => ({ rule_id: `review-${i}`, rule_type: "escalate_if", description: "A person looks at what is large", parameters: { amount_above: 100 + i, approval: {} } })) });
   const asked = await ask({ policy_id: "many", reason_text: "The parcel never came" });

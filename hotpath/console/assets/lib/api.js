@@ -124,8 +124,8 @@ export function useLoad(read, depends, every = 0) {
 
 const nothing = { pages: [], next: null, total: null, error: null, loading: true };
 
-// listOf is a list of items that are there already.
-export const listOf = (items, total = null) => ({ ...nothing, pages: [items], total, loading: false });
+// listOf is a list of items that are there already; partial says that there may be others.
+export const listOf = (items, { total = null, partial = false } = {}) => ({ ...nothing, pages: [items], total, partial, loading: false });
 
 // usePages reads a list with next_cursor. Pages stay apart, so that one that is shown already is not looked at again when
 // the next one comes. The way back to a list finds what it had. only selects items, and each

@@ -249,7 +249,7 @@ export function Table({ list, columns, to, body, label, empty, current, cards = 
     <${Failure} error=${error} retry=${count ? more : list.reload} />
     ${loading && html`<${Loading} />`}
     ${next && !loading && html`<p class="more" ref=${end}><button onClick=${more}>Show more</button></p>`}
-    ${count > 0 && html`<p class="hint total" role="status">${list.total === null || list.total === undefined ? `${count} shown${next ? "" : ", which are all"}` : `${count} of ${list.total}`}</p>`}`;
+    ${count > 0 && html`<p class="hint total" role="status">${list.total === null || list.total === undefined ? `${count} shown${next || list.partial ? "" : ", which are all"}` : `${count} of ${list.total}`}</p>`}`;
 }
 
 // Part is a list of up to 100 items of a page, so that those that are far from the screen cost

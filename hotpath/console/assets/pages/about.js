@@ -40,21 +40,21 @@ export function About({ route, frozen }) {
 // Newest are the newest checks of a name.
 const Newest = ({ title, of, query }) => html`
   <section><h2>${title}</h2><${Failure} error=${of.error} retry=${of.reload} />
-    ${of.data ? html`<${CheckTable} list=${listOf(of.data.data)} label="Its newest checks"
+    ${of.data ? html`<${CheckTable} list=${listOf(of.data.data, { partial: of.data.pagination.has_more })} label="Its newest checks"
       empty=${html`<${Empty} title="No checks.">Nothing was asked under this name that you may see.<//>`} />`
       : !of.error && html`<${Loading} />`}
     ${of.data?.pagination.has_more && html`<p><a href=${link("checks", "", query)}>All of its checks</a></p>`}</section>`;
 
 function Approvals({ title, query }) {
   const { data } = useLoad((signal) => get("/v1/approvals", { query: { ...query, limit: 10 }, signal }), [query]);
-  return data?.data.length > 0 && html`<section><h2>${title}</h2><${ApprovalTable} list=${listOf(data.data)} />
+  return data?.data.length > 0 && html`<section><h2>${title}</h2><${ApprovalTable} list=${listOf(data.data, { partial: data.pagination.has_more })} />
     <p><a href=${link("approvals", "", { show: "all", ...query })}>All of them</a></p></section>`;
 }
 
 // Budgets are the counters that count for it, of the policies that its newest checks were judged by.
 function Budgets({ query, policies }) {
   const { data, error } = useLoad(async (signal) => (await Promise.all(policies.map((policy_id) => get("/v1/budgets", { query: { policy_id, ...query, limit: 100 }, signal })))).flatMap((page) => page.data), [policies]);
-  return html`<${Failure} error=${error} />${data?.length > 0 && html`<section><h2>Budgets</h2><${BudgetTable} list=${listOf(data)} label="Budgets" /></section>`}`;
+  return html`<${Failure} error=${error} />${data?.length > 0 && html`<section><h2>Budgets</h2><${BudgetTable} list=${listOf(data, { partial: true })} label="Budgets" /></section>`}`;
 }
 
 // RulePage is a rule of the version in force, what its budget has left, and what it blocked or escalated.

@@ -133,13 +133,14 @@ function Before({ a }) {
   const { data, error } = useLoad(async (signal) => {
     if (!may("checks:read")) return null;
     const page = await get("/v1/checks", { query: { agent_id: a.action.agent_id, limit: 7 }, signal });
-    return page.data.filter((c) => c.check_id !== a.check_id).slice(0, 6);
+    const others = page.data.filter((c) => c.check_id !== a.check_id);
+    return listOf(others.slice(0, 6), { partial: page.pagination.has_more || others.length > 6 });
   }, [a.approval_id]);
   if (error) return html`<${Failure} error=${error} />`;
   if (!data) return null;
   return html`
     <section><h2>This agent's last actions</h2>
-      <${Table} cards list=${listOf(data)} columns=${lastActions} to=${(c) => link("checks", c.check_id)} label="This agent's last actions" empty=${html`<p class="hint">It asked for nothing else that you may see.</p>`} />
+      <${Table} cards list=${data} columns=${lastActions} to=${(c) => link("checks", c.check_id)} label="This agent's last actions" empty=${html`<p class="hint">It asked for nothing else that you may see.</p>`} />
       <p class="hint"><a href=${link("checks", "", { agent_id: a.action.agent_id })}>All checks of this agent</a></p>
     </section>`;
 }

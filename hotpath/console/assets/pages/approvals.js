@@ -60,7 +60,7 @@ function Queue({ waiting, chosen }) {
   return html`
     <${Failure} error=${waiting.error} retry=${waiting.reload} />
     ${waiting.list.length === 0 ? html`<${Empty} title="Nothing waits for you.">When a rule asks for an approval that yours would bring forward, or somebody submits a draft of a policy, it appears here by itself. Rules ask with the parameter <code>approval</code>: <a href=${link("policies")}>the policies</a>.<//>`
-      : html`<${Table} cards list=${listOf(waiting.list)} label="Waiting for you, soonest to expire first" columns=${columns} to=${addressOf} current=${chosen && link("approvals", chosen)} />`}
+      : html`<${Table} cards list=${listOf(waiting.list, { partial: waiting.more })} label="Waiting for you, soonest to expire first" columns=${columns} to=${addressOf} current=${chosen && link("approvals", chosen)} />`}
     ${waiting.more && html`<p class="hint">There are more; they come as you decide.</p>`}`;
 }
 

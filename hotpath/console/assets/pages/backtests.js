@@ -50,7 +50,7 @@ export function Backtest({ id, route, within = false }) {
 
 function Flips({ path, total, change }) {
   const list = usePages(`${path}/flips`, { limit: 100 }, { only: changedAs(change) });
-  return html`<section><h2>Decisions that would change</h2>${total.listed < total.total && html`<p class="hint">The first ${grouped(total.listed)} of ${grouped(total.total)}.</p>`}<${Flipped} list=${list} change=${change} /></section>`;
+  return html`<section><h2>Decisions that would change</h2>${total.listed < total.total && html`<p class="hint">The first ${grouped(total.listed)} of ${grouped(total.total)}.</p>`}<${Flipped} list=${{ ...list, partial: total.listed < total.total }} change=${change} /></section>`;
 }
 
 // changedAs selects what a cell of the matrix counts, by its name.

@@ -59,7 +59,7 @@ function Fullest() {
   const read = useLoad(fullest, [], 60000);
   const { data } = read;
   if (!data) return html`<${Awaited} of=${read} />`;
-  return html`<${BudgetTable} list=${listOf(data.counters)} label="Budgets, the fullest first" empty=${html`<${Empty} title="Nothing was used yet.">A budget is a rule of type <code>budget</code> <a href=${link("policies")}>in a policy</a>. It appears with the first allowed action that it counts.<//>`} />
+  return html`<${BudgetTable} list=${listOf(data.counters, { partial: data.more })} label="Budgets, the fullest first" empty=${html`<${Empty} title="Nothing was used yet.">A budget is a rule of type <code>budget</code> <a href=${link("policies")}>in a policy</a>. It appears with the first allowed action that it counts.<//>`} />
     ${data.more && html`<p class="hint">Not all counters were looked at: name a policy to see all of its.</p>`}`;
 }
 

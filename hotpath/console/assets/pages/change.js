@@ -213,7 +213,7 @@ function Draft({ id, draft, live, read: since, reload, route }) {
     ${draft.policy_version && html`<${Approvals} id=${id} draft=${draft} reload=${reload} />`}
     ${may("policies:write") && html`<${End} id=${id} draft=${draft} live=${live} ended=${() => { keep(id, 0, null); go(link("policies", id)); }} />`}
     ${report && html`<${Running} of=${report} />`}
-    ${report?.report && html`<${Report} report=${report.report} policy=${id} route=${route} /><section><h2>Decisions that would change, the newest first</h2><${Flipped} list=${listOf(report.flips.filter(changedAs(change)), change ? null : report.report.flips.total)} change=${change} /></section>`}`;
+    ${report?.report && html`<${Report} report=${report.report} policy=${id} route=${route} /><section><h2>Decisions that would change, the newest first</h2><${Flipped} list=${listOf(report.flips.filter(changedAs(change)), change ? { partial: report.flips.length < report.report.flips.total } : { total: report.report.flips.total })} change=${change} /></section>`}`;
 }
 
 const Dropped = ({ value, change, label = "Budgets that end though they are in use", hint = "Their rule_ids, separated by commas. What was used of them is counted no longer." }) => html`

@@ -108,9 +108,9 @@ const Top = ({ title, of, to, show }) => of.length > 1 && html`<section><h3>${ti
 // Near lists the budgets of which half is used, each by its fullest counter.
 function Near() {
   const { data, error } = useLoad(fullest, [], 60000);
-  const near = data?.counters.filter((b) => share(b) >= 0.5).slice(0, 8);
+  const near = data?.counters.filter((b) => share(b) >= 0.5) ?? [];
   return html`<section><h2>Budgets near their limit</h2>
     <${Failure} error=${error} />
-    ${data && html`<${BudgetTable} list=${listOf(near)} label="Budgets near their limit" empty=${html`<${Empty} title="None is used by half.">A budget appears here when half of it is used.<//>`} />
+    ${data && html`<${BudgetTable} list=${listOf(near.slice(0, 8), { partial: near.length > 8 || data.more })} label="Budgets near their limit" empty=${html`<${Empty} title="None is used by half.">A budget appears here when half of it is used.<//>`} />
       <p class="hint"><a href=${link("budgets")}>All budgets</a>${data.more && html`. There are more counters than were looked at; the metric <code>spendgate_budget_used_ratio</code> watches them.`}</p>`}</section>`;
 }
