@@ -80,12 +80,12 @@ func (g *reading) each(ctx context.Context, take func([]*row) error) error {
 	if err != nil || overview.Range == (verify.Range{}) {
 		return err
 	}
-	first, last := verify.DayOf(later(overview.Low, g.r.Low)), verify.DayOf(earlier(overview.High, g.r.High))
+	first, last := verify.DayOf(spend.Later(overview.Low, g.r.Low)), verify.DayOf(spend.Earlier(overview.High, g.r.High))
 	if last-first > maxDays {
 		return fmt.Errorf("identifiers span %d days: see audit verify, or give --from and --to", last-first)
 	}
 	for day := first; day <= last; day++ {
-		part := verify.Range{Low: later(day.Range().Low, g.r.Low), High: earlier(day.Range().High, g.r.High)}
+		part := verify.Range{Low: spend.Later(day.Range().Low, g.r.Low), High: spend.Earlier(day.Range().High, g.r.High)}
 		note, archived := overview.Archived[day]
 		if !archived {
 			err = g.stretch(ctx, g.record, part, take)
@@ -107,7 +107,7 @@ func (g *reading) stretch(ctx context.Context, from verify.Rows, part verify.Ran
 		if err == nil && len(listed) > 0 {
 			err = take(listed)
 		}
-		part.Low, rows = after(upTo), rows[:0]
+		part.Low, rows = upTo.Next(), rows[:0]
 		return err
 	}
 	err := from.Rows(ctx, part, func(encoded []byte) error {
@@ -334,28 +334,4 @@ func (g *reading) addApprovals(ctx context.Context, rows []*row) error {
 		}
 	}
 	return nil
-}
-
-// after returns the next identifier.
-func after(id spend.ID) spend.ID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]++; id[i] != 0 {
-			break
-		}
-	}
-	return id
-}
-
-func later(a, b spend.ID) spend.ID {
-	if a.Compare(b) < 0 {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b spend.ID) spend.ID {
-	if a.Compare(b) < 0 {
-		return a
-	}
-	return b
 }

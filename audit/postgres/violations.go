@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -35,7 +34,7 @@ func readPage(ctx context.Context, tx pgx.Tx, q audit.ViolationQuery) (page audi
 	if err != nil {
 		return page, err
 	}
-	s.low = slices.MaxFunc([]spend.ID{s.low, c.from}, spend.ID.Compare)
+	s.low = spend.Later(s.low, c.from)
 	query, args := s.total(c)
 	var total int64
 	if err := tx.QueryRow(ctx, query, args...).Scan(&total); err != nil {

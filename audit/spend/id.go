@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -56,6 +57,32 @@ func (id ID) IsZero() bool { return id == ID{} }
 
 // Compare returns -1, 0 or +1 as id is before, equal to or after other.
 func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
+
+// Next returns the smallest identifier that is greater.
+func (id ID) Next() ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// Previous returns the greatest identifier that is smaller.
+func (id ID) Previous() ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]--; id[i] != 0xff {
+			break
+		}
+	}
+	return id
+}
+
+// Later returns the greater of two identifiers.
+func Later(a, b ID) ID { return slices.MaxFunc([]ID{a, b}, ID.Compare) }
+
+// Earlier returns the smaller of two identifiers.
+func Earlier(a, b ID) ID { return slices.MinFunc([]ID{a, b}, ID.Compare) }
 
 // Append writes prefix and hex digits.
 func (id ID) Append(dst []byte, prefix string) []byte {

@@ -160,7 +160,7 @@ type copies struct {
 // Violations implements Rows, and names the violations before the range that were not compared with
 // anything.
 func (c *copies) Violations(ctx context.Context, r Range, each func(row []byte) error) error {
-	c.unlisted(before(r.Low))
+	c.unlisted(r.Low.Previous())
 	if c.unread {
 		return nil
 	}
@@ -218,28 +218,4 @@ func (c *copies) counting(all iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error]
 			}
 		}
 	}
-}
-
-// before returns the previous identifier of one that is not the first.
-func before(id spend.ID) spend.ID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]--; id[i] != 0xff {
-			break
-		}
-	}
-	return id
-}
-
-func later(a, b spend.ID) spend.ID {
-	if less(a, b) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b spend.ID) spend.ID {
-	if less(a, b) {
-		return a
-	}
-	return b
 }

@@ -18,18 +18,18 @@ func (v *verifier) timeTasks(ctx context.Context, hand func(task) error) error {
 	if r == (Range{}) {
 		return nil
 	}
-	r.Low, r.High = later(r.Low, v.all.Low), earlier(r.High, v.all.High)
+	r.Low, r.High = spend.Later(r.Low, v.all.Low), spend.Earlier(r.High, v.all.High)
 	if less(r.High, r.Low) {
 		return nil
 	}
 	for _, month := range v.archivedMonths(r) {
 		of := month.Range()
 		if less(r.Low, of.Low) {
-			if err := v.cutTasks(ctx, Range{r.Low, before(of.Low)}, hand); err != nil {
+			if err := v.cutTasks(ctx, Range{r.Low, of.Low.Previous()}, hand); err != nil {
 				return err
 			}
 		}
-		part := Range{later(r.Low, of.Low), earlier(r.High, of.High)}
+		part := Range{spend.Later(r.Low, of.Low), spend.Earlier(r.High, of.High)}
 		if err := hand(func(ctx context.Context) error { return v.archivedMonth(ctx, month, part) }); err != nil {
 			return err
 		}

@@ -145,7 +145,7 @@ func (u *Unfolded) Overview(ctx context.Context, r Range) (Overview, error) {
 		if o.Range == (Range{}) {
 			o.Range = Range{b.Low, b.High}
 		}
-		o.Range = Range{earlier(o.Range.Low, b.Low), later(o.Range.High, b.High)}
+		o.Range = Range{spend.Earlier(o.Range.Low, b.Low), spend.Later(o.Range.High, b.High)}
 		return nil
 	})
 }

@@ -95,7 +95,7 @@ func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuer
 			continue
 		}
 		one := q.CheckQuery
-		one.Before, one.Limit, one.Examine = successor(id), 1, 1
+		one.Before, one.Limit, one.Examine = id.Next(), 1, 1
 		found, err := a.Store.ListChecks(ctx, one)
 		if err != nil {
 			return err
@@ -106,16 +106,6 @@ func (a *API) addRecent(ctx context.Context, access hotpath.Access, q *checkQuer
 	}
 	slices.SortFunc(page.Checks, func(a, b *spend.Check) int { return bytes.Compare(b.ID[:], a.ID[:]) })
 	return nil
-}
-
-// successor returns the smallest ID that is greater.
-func successor(id spend.ID) spend.ID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]++; id[i] != 0 {
-			break
-		}
-	}
-	return id
 }
 
 // queryChecks reads the query of GET /v1/checks (S55).

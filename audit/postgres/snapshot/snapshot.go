@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -263,7 +262,7 @@ func union(a, b verify.Range) verify.Range {
 	if b.Low.Compare(a.Low) < 0 {
 		a.Low = b.Low
 	}
-	a.High = slices.MaxFunc([]spend.ID{a.High, b.High}, spend.ID.Compare)
+	a.High = spend.Later(a.High, b.High)
 	return a
 }
 

@@ -153,7 +153,7 @@ func (r *run) readAll(ctx context.Context) error {
 		}
 		if day != nil {
 			next := audit.FirstID(day.Day.AddDate(0, 0, 1).UnixMilli())
-			if err := r.readArchive(ctx, *day, at, earlier(next, end)); err != nil {
+			if err := r.readArchive(ctx, *day, at, spend.Earlier(next, end)); err != nil {
 				return err
 			}
 			read = next
@@ -161,13 +161,6 @@ func (r *run) readAll(ctx context.Context) error {
 		at = read
 	}
 	return nil
-}
-
-func earlier(a, b spend.ID) spend.ID {
-	if a.Compare(b) < 0 {
-		return a
-	}
-	return b
 }
 
 // firstArchived returns the first day from one ID to another that is archived by now.
