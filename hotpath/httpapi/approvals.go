@@ -83,11 +83,7 @@ func readWaitingPosition(text string) (at hotpath.WaitingPlace, ok bool) {
 }
 
 // getApproval answers GET /v1/approvals/{approval_id}, and holds the answer as Prefer: wait asks.
-func (a *API) getApproval(x *exchange) error {
-	id, err := x.pathID("approval_id")
-	if err != nil {
-		return err
-	}
+func (a *API) getApproval(x *exchange, id spend.ID) error {
 	wait, asked := preferredWait(x.ctx.Request.Header.PeekAll(headerPrefer))
 	approval, waited, err := a.Authorizer.AwaitApproval(x.context(), x.access, id, wait, a.drain)
 	if err != nil {

@@ -99,11 +99,7 @@ func (r *reader) grantPer() map[string]jsontext.Value {
 }
 
 // getGrant answers GET /v1/grants/{grant_id}.
-func (a *API) getGrant(x *exchange) error {
-	id, err := x.pathID("grant_id")
-	if err != nil {
-		return err
-	}
+func (a *API) getGrant(x *exchange, id spend.ID) error {
 	return reply(x, 200, grantOf)(a.Authorizer.GrantOf(x.readContext(), x.access, id))
 }
 

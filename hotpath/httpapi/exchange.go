@@ -278,6 +278,17 @@ func (x *exchange) pathID(name string) (spend.ID, error) {
 	return id, nil
 }
 
+// ofID returns a handler that is given the identifier in the path.
+func ofID(name string, serve func(*exchange, spend.ID) error) func(*exchange) error {
+	return func(x *exchange) error {
+		id, err := x.pathID(name)
+		if err != nil {
+			return err
+		}
+		return serve(x, id)
+	}
+}
+
 // orAbsent returns the error of a read of the store, or absent if there was nothing
 // to be read.
 func orAbsent(err, absent error) error {

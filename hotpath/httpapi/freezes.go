@@ -119,11 +119,7 @@ func (r *reader) freezeScope() (scope audit.FreezeScope) {
 }
 
 // getFreeze answers GET /v1/freezes/{freeze_id}.
-func (a *API) getFreeze(x *exchange) error {
-	id, err := x.pathID("freeze_id")
-	if err != nil {
-		return err
-	}
+func (a *API) getFreeze(x *exchange, id spend.ID) error {
 	return reply(x, 200, freezeOf)(a.Authorizer.FreezeOf(x.readContext(), x.access, id))
 }
 

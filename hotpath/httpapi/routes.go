@@ -78,7 +78,7 @@ func (a *API) newRouter() *router.Router {
 	a.at(r, "/v1/policies/{policy_id}/versions", endpoint{method: "GET", serve: a.getPolicyVersions, scope: spend.PoliciesRead})
 	a.at(r, "/v1/approvals", endpoint{method: "GET", serve: a.getApprovals, scope: spend.ApprovalsRead, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}",
-		endpoint{method: "GET", serve: a.getApproval, bare: true, scope: spend.ApprovalsRead, amounts: true})
+		endpoint{method: "GET", serve: ofID("approval_id", a.getApproval), bare: true, scope: spend.ApprovalsRead, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}/approve",
 		endpoint{method: "POST", serve: func(x *exchange) error { return a.decide(x, true) }, scope: spend.ApprovalsDecide, amounts: true})
 	a.at(r, "/v1/approvals/{approval_id}/deny",
@@ -111,14 +111,15 @@ func (a *API) addBudgets(r *router.Router) {
 	a.at(r, "/v1/grants",
 		endpoint{method: "GET", serve: a.getGrants, scope: spend.BudgetsRead},
 		endpoint{method: "POST", serve: a.postGrant, scope: spend.BudgetsGrant})
-	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: a.getGrant, bare: true, scope: spend.BudgetsRead})
+	a.at(r, "/v1/grants/{grant_id}", endpoint{method: "GET", serve: ofID("grant_id", a.getGrant), bare: true, scope: spend.BudgetsRead})
 	a.at(r, "/v1/grants/{grant_id}/approve", endpoint{method: "POST", serve: a.postApproveGrant, scope: spend.BudgetsGrant})
 	a.at(r, "/v1/grants/{grant_id}/revoke",
 		endpoint{method: "POST", serve: a.postRevokeGrant, scope: spend.BudgetsGrant, forced: true})
 	a.at(r, "/v1/freezes",
 		endpoint{method: "GET", serve: a.getFreezes, scope: spend.FreezesRead, forced: true},
 		endpoint{method: "POST", serve: a.postFreeze, scope: spend.FreezesWrite, forced: true})
-	a.at(r, "/v1/freezes/{freeze_id}", endpoint{method: "GET", serve: a.getFreeze, bare: true, scope: spend.FreezesRead, forced: true})
+	a.at(r, "/v1/freezes/{freeze_id}",
+		endpoint{method: "GET", serve: ofID("freeze_id", a.getFreeze), bare: true, scope: spend.FreezesRead, forced: true})
 	a.at(r, "/v1/freezes/{freeze_id}/release",
 		endpoint{method: "POST", serve: a.postReleaseFreeze, scope: spend.FreezesRelease, forced: true})
 }
@@ -129,17 +130,18 @@ func (a *API) addAdmin(r *router.Router) {
 	a.at(r, "/v1/keys/self", endpoint{method: "GET", serve: a.getOwnKey, bare: true, anyKey: true})
 	a.at(r, "/v1/keys/{key_id}", endpoint{method: "PATCH", serve: a.patchKey, admin: true})
 	a.at(r, "/v1/sessions", endpoint{method: "GET", serve: a.getSessions, admin: true})
-	a.at(r, "/v1/sessions/{session_id}", endpoint{method: "DELETE", serve: a.deleteSession, bare: true, admin: true})
+	a.at(r, "/v1/sessions/{session_id}", endpoint{method: "DELETE", serve: ofID("session_id", a.deleteSession), bare: true, admin: true})
 	a.at(r, "/v1/webhooks", endpoint{method: "GET", serve: a.getWebhooks, bare: true, admin: true},
 		endpoint{method: "POST", serve: a.postWebhook, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}", endpoint{method: "DELETE", serve: a.deleteWebhook, empty: true, admin: true},
-
-		endpoint{method: "GET", serve: a.getWebhook, empty: true, admin: true}, endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: a.postRotate, empty: true, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}/retry", endpoint{method: "POST", serve: a.postRetry, empty: true, admin: true})
-	a.at(r, "/v1/webhooks/{webhook_id}/deliveries", endpoint{method: "GET", serve: a.getDeliveries, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}",
+		endpoint{method: "DELETE", serve: ofID("webhook_id", a.deleteWebhook), empty: true, admin: true},
+		endpoint{method: "GET", serve: ofID("webhook_id", a.getWebhook), empty: true, admin: true},
+		endpoint{method: "PATCH", serve: a.patchWebhook, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/rotate", endpoint{method: "POST", serve: ofID("webhook_id", a.postRotate), empty: true, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/retry", endpoint{method: "POST", serve: ofID("webhook_id", a.postRetry), empty: true, admin: true})
+	a.at(r, "/v1/webhooks/{webhook_id}/deliveries", endpoint{method: "GET", serve: ofID("webhook_id", a.getDeliveries), admin: true})
 	a.at(r, "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay",
-		endpoint{method: "POST", serve: a.postReplay, empty: true, admin: true})
+		endpoint{method: "POST", serve: ofID("webhook_id", a.postReplay), empty: true, admin: true})
 }
 
 // at puts endpoints at a path.

@@ -95,11 +95,7 @@ func (a *API) getSessions(x *exchange) error {
 }
 
 // deleteSession answers DELETE /v1/sessions/{session_id}.
-func (a *API) deleteSession(x *exchange) error {
-	id, err := x.pathID("session_id")
-	if err != nil {
-		return err
-	}
+func (a *API) deleteSession(x *exchange, id spend.ID) error {
 	if err := a.Authorizer.EndSession(x.context(), a.adminActor(x), id); err != nil {
 		return err
 	}

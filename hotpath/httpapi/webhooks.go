@@ -93,11 +93,7 @@ func (a *API) getWebhooks(x *exchange) error {
 }
 
 // getWebhook answers GET /v1/webhooks/{webhook_id}.
-func (a *API) getWebhook(x *exchange) error {
-	id, err := x.pathID("webhook_id")
-	if err != nil {
-		return err
-	}
+func (a *API) getWebhook(x *exchange, id spend.ID) error {
 	return reply(x, 200, shownWebhook)(a.Store.Webhook(x.readContext(), id))
 }
 
@@ -115,11 +111,7 @@ func (a *API) patchWebhook(x *exchange) error {
 }
 
 // postRotate answers POST /v1/webhooks/{webhook_id}/rotate.
-func (a *API) postRotate(x *exchange) error {
-	id, err := x.pathID("webhook_id")
-	if err != nil {
-		return err
-	}
+func (a *API) postRotate(x *exchange, id spend.ID) error {
 	w, secret, err := a.Authorizer.RotateWebhook(x.readContext(), a.adminActor(x), id)
 	if err != nil {
 		return err
@@ -129,11 +121,7 @@ func (a *API) postRotate(x *exchange) error {
 }
 
 // deleteWebhook answers DELETE /v1/webhooks/{webhook_id}.
-func (a *API) deleteWebhook(x *exchange) error {
-	id, err := x.pathID("webhook_id")
-	if err != nil {
-		return err
-	}
+func (a *API) deleteWebhook(x *exchange, id spend.ID) error {
 	if err := a.Authorizer.DeleteWebhook(x.readContext(), a.adminActor(x), id); err != nil {
 		return err
 	}
@@ -141,11 +129,7 @@ func (a *API) deleteWebhook(x *exchange) error {
 }
 
 // getDeliveries answers GET /v1/webhooks/{webhook_id}/deliveries.
-func (a *API) getDeliveries(x *exchange) error {
-	id, err := x.pathID("webhook_id")
-	if err != nil {
-		return err
-	}
+func (a *API) getDeliveries(x *exchange, id spend.ID) error {
 	var faults spend.Faults
 	values := parameters(x.query(), &faults, "limit", "cursor", memberStatus)
 	status, failed := values[memberStatus]
@@ -172,11 +156,7 @@ func (a *API) getDeliveries(x *exchange) error {
 }
 
 // postRetry answers POST /v1/webhooks/{webhook_id}/retry.
-func (a *API) postRetry(x *exchange) error {
-	id, err := x.pathID("webhook_id")
-	if err != nil {
-		return err
-	}
+func (a *API) postRetry(x *exchange, id spend.ID) error {
 	waiting, err := a.Authorizer.RetryWebhook(x.readContext(), id)
 	if err != nil {
 		return err
@@ -185,11 +165,7 @@ func (a *API) postRetry(x *exchange) error {
 }
 
 // postReplay answers POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay.
-func (a *API) postReplay(x *exchange) error {
-	id, err := x.pathID("webhook_id")
-	if err != nil {
-		return err
-	}
+func (a *API) postReplay(x *exchange, id spend.ID) error {
 	delivery, err := x.pathID("delivery_id")
 	if err != nil {
 		return err
