@@ -1,7 +1,6 @@
 package backtest
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"spendgate/audit/spend"
@@ -50,7 +49,7 @@ func (e *Engine) budgetPeaks() []report.Peak {
 		}
 		if p := e.peaks[info.RuleID]; p != nil {
 			if info.Currency != "" && !p.used.Used.IsZero() {
-				one.Used = highest(&info, &p.byUsed, json.Number(p.used.Used.String()), json.Number(p.byUsed.Granted.Used.String()))
+				one.Used = highest(&info, &p.byUsed, p.used.Used, p.byUsed.Granted.Used)
 			}
 			one.Count = highest(&info, &p.byCount, number(p.count.Count), number(p.byCount.Granted.Count))
 		}
@@ -59,20 +58,20 @@ func (e *Engine) budgetPeaks() []report.Peak {
 	return all
 }
 
-func number(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
+func number(n int64) spend.Total {
+	total, _ := spend.ParseTotal(strconv.FormatInt(n, 10)) // of an integer that is not negative
+	return total
+}
 
 // highest says which counter it is.
-func highest(info *policy.BudgetInfo, charge *spend.Charge, value, granted json.Number) *report.Highest {
+func highest(info *policy.BudgetInfo, charge *spend.Charge, value, granted spend.Total) *report.Highest {
 	per := make(map[string]string)
 	if values, err := info.Values(charge.Subject); err == nil {
 		for i, name := range info.Per {
 			per[name] = policy.TextOf(values[i])
 		}
 	}
-	h := &report.Highest{Value: value, Per: per}
-	if granted != "0" {
-		h.Granted = granted
-	}
+	h := &report.Highest{Value: value, Per: per, Granted: granted}
 	if charge.Counter.StartMS != 0 {
 		start := report.Time(info.WindowStart(charge.Counter))
 		h.WindowStart = &start

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"spendgate/hotpath/report"
 	"spendgate/hotpath/wire"
 )
 
@@ -26,7 +27,7 @@ type NewBacktest struct {
 // Backtest is a replay of recorded checks by other rules (S53).
 type Backtest struct {
 	wire.Backtest
-	Report *BacktestReport `json:"report,omitempty"` // nil until it has succeeded, and in lists
+	Report *report.Report `json:"report,omitempty"` // nil until it has succeeded, and in lists
 
 	Raw
 }
@@ -45,59 +46,6 @@ func (b *Backtest) accept(from reply) error {
 	}
 	b.Body = from.body
 	return nil
-}
-
-// BacktestReport is the report of a backtest.
-type BacktestReport struct {
-	Coverage struct {
-		Checks   int64 `json:"checks"`
-		Compared int64 `json:"compared"`
-		Skipped  []struct {
-			Reason string `json:"reason"`
-			Checks int64  `json:"checks"`
-		} `json:"skipped"`
-		MissingDays []string `json:"missing_days"`
-	} `json:"coverage"`
-	Flips struct {
-		Total    int64 `json:"total"`
-		Stricter int64 `json:"stricter"`
-		Looser   int64 `json:"looser"`
-		ToAllow  int64 `json:"to_allow"` // the looser decisions that become allow
-		Listed   int64 `json:"listed"`
-	} `json:"flips"`
-	// Matrix is indexed by the recorded decision, then by the candidate's.
-	Matrix map[Decision]map[Decision]BacktestCell `json:"matrix"`
-	Rules  []struct {
-		RuleID    string          `json:"rule_id"`
-		Recorded  BacktestEffects `json:"recorded"`
-		Candidate BacktestEffects `json:"candidate"`
-	} `json:"rules"`
-	Budgets []struct {
-		RuleID   string        `json:"rule_id"`
-		Currency string        `json:"currency,omitempty"`
-		Limit    *Amount       `json:"limit,omitempty"`
-		MaxCount *int64        `json:"max_count,omitempty"`
-		Used     *BacktestPeak `json:"used,omitempty"`
-		Count    *BacktestPeak `json:"count,omitempty"`
-	} `json:"budgets"`
-}
-
-// BacktestCell counts checks, and sums their amounts by currency.
-type BacktestCell struct {
-	Checks  int64            `json:"checks"`
-	Amounts map[string]Total `json:"amounts"`
-}
-
-// BacktestEffects counts the decisions of a rule.
-type BacktestEffects struct {
-	Block    int64 `json:"block"`
-	Escalate int64 `json:"escalate"`
-}
-
-// BacktestPeak is the highest usage of a budget, and the counter that had it.
-type BacktestPeak struct {
-	Value Total             `json:"value"`
-	Per   map[string]string `json:"per"`
 }
 
 // Flip is a check that the candidate decides otherwise.

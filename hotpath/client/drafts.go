@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"spendgate/hotpath/report"
 	"spendgate/hotpath/wire"
 )
 
@@ -24,8 +25,8 @@ func (d *Draft) accept(from reply) error {
 // put.
 type DraftReport struct {
 	wire.DraftReport
-	Report *BacktestReport `json:"report"` // of the last run that succeeded; nil before it
-	Flips  []Flip          `json:"flips"`  // the newest
+	Report *report.Report `json:"report"` // of the last run that succeeded; nil before it
+	Flips  []Flip         `json:"flips"`  // the newest
 
 	Raw
 }

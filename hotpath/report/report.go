@@ -88,11 +88,11 @@ type Peak struct {
 
 // Highest is a usage and the counter that had it first.
 type Highest struct {
-	Value       json.Number       `json:"value"`
+	Value       spend.Total       `json:"value"`
 	Per         map[string]string `json:"per"`
 	WindowStart *Time             `json:"window_start"` // null of a lifetime
 	// Granted is what grants had added to the limit of the counter then; empty for nothing.
-	Granted json.Number `json:"granted,omitempty"`
+	Granted spend.Total `json:"granted,omitzero"`
 }
 
 // Join has the higher of both peaks of a budget: of p, and of an earlier time.
@@ -102,18 +102,10 @@ func (p *Peak) Join(earlier *Peak) {
 
 // higher returns the first of the highest usages.
 func higher(earlier, later *Highest) *Highest {
-	if later == nil || earlier != nil && earlier.total().Cmp(later.total()) >= 0 {
+	if later == nil || earlier != nil && earlier.Value.Cmp(later.Value) >= 0 {
 		return earlier
 	}
 	return later
-}
-
-func (h *Highest) total() spend.Total {
-	t, err := spend.ParseTotal(string(h.Value))
-	if err != nil {
-		panic(fmt.Sprintf("BUG: the highest usage is %q", h.Value))
-	}
-	return t
 }
 
 // Cell counts the checks with one recorded decision and one of the candidate.

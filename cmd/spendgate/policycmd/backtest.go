@@ -16,6 +16,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/cli"
 	"spendgate/hotpath/client"
+	"spendgate/hotpath/report"
 )
 
 // maxFlipsShown bounds the flips in a table; --json has all.
@@ -86,7 +87,7 @@ func policiesBacktest(flags *flag.FlagSet) cli.Action {
 const nothingCompared = "no check was compared, so that nothing is known of what would be allowed"
 
 // looser returns an error unless a report shows that no further checks would be allowed.
-func looser(r *client.BacktestReport) error {
+func looser(r *report.Report) error {
 	switch {
 	case r.Flips.ToAllow > 0:
 		return cli.ExitError{Err: fmt.Errorf("%d checks that were blocked or escalated would be allowed", r.Flips.ToAllow), Code: 3}
@@ -138,14 +139,14 @@ func printBacktest(ctx context.Context, w io.Writer, api *client.Client, b *clie
 }
 
 // printComparison prints what was left out, the matrix, the rules that fired, and the number of flips.
-func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
+func printComparison(out *tabwriter.Writer, r *report.Report) {
 	for _, s := range r.Coverage.Skipped {
 		fmt.Fprintf(out, "skipped: %d, %s\n", s.Checks, spend.Printable(s.Reason))
 	}
 	if len(r.Coverage.MissingDays) > 0 {
 		fmt.Fprintf(out, "not at hand: %s\n", spend.Printable(strings.Join(r.Coverage.MissingDays, ", ")))
 	}
-	decisions := []client.Decision{client.Allow, client.Escalate, client.Block}
+	decisions := []spend.Effect{spend.Allow, spend.Escalate, spend.Block}
 	fmt.Fprintln(out, "\nRECORDED\tALLOW\tESCALATE\tBLOCK")
 	for _, recorded := range decisions {
 		fmt.Fprint(out, recorded)
@@ -166,10 +167,10 @@ func printComparison(out *tabwriter.Writer, r *client.BacktestReport) {
 			f.Candidate.Escalate)
 	}
 	for _, budget := range r.Budgets {
-		if budget.Used != nil && budget.Limit != nil {
-			fmt.Fprintf(out, "\nbudget %s: at most %s of %s\n", spend.Printable(budget.RuleID),
-				budget.Used.Value.Money(spend.Printable(budget.Currency)),
-				budget.Limit.Money(spend.Printable(budget.Currency)))
+		if budget.Used != nil && budget.Limit != nil && budget.Currency != nil {
+			currency := spend.Printable(*budget.Currency)
+			fmt.Fprintf(out, "\nbudget %s: at most %s of %s\n", spend.Printable(budget.RuleID), budget.Used.Value.Money(currency),
+				budget.Limit.Money(currency))
 		}
 		if budget.Count != nil && budget.MaxCount != nil {
 			fmt.Fprintf(out, "\nbudget %s: at most %s of %d actions\n", spend.Printable(budget.RuleID), budget.Count.Value, *budget.MaxCount)
