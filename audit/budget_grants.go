@@ -35,20 +35,20 @@ const (
 
 // GrantTerms are what a grant raises, by how much and until when.
 type GrantTerms struct {
-	Counter   spend.Counter // StartMS of its calendar window; of a rolling window and a lifetime 0
-	PolicyID  string
-	RuleID    string
-	Since     int // the version since which the counter counts
-	Per       []string
-	Subject   string
-	AgentID   string      // the subject's; empty unless the budget is per agent
-	AddAmount spend.Total // or
-	AddCount  int64
-	Currency  string // of AddAmount
-	Until     time.Time
-	Note      string
-	Required  int    // people besides the granter who must approve it
-	Request   string // the SHA-256 of the request, in hex
+	Counter   spend.Counter `json:"-"` // StartMS of its calendar window; of a rolling window and a lifetime 0
+	PolicyID  string        `json:"policy_id"`
+	RuleID    string        `json:"rule_id"`
+	Since     int           `json:"since"` // the version since which the counter counts
+	Per       []string      `json:"per"`
+	Subject   string        `json:"subject"`             // the text of which the counter's ID is a hash
+	AgentID   string        `json:"agent_id,omitempty"`  // the subject's; empty unless the budget is per agent
+	AddAmount spend.Total   `json:"add_amount,omitzero"` // or
+	AddCount  int64         `json:"add_count,omitempty"`
+	Currency  string        `json:"currency,omitempty"` // of AddAmount
+	Until     time.Time     `json:"-"`
+	Note      string        `json:"note"`
+	Required  int           `json:"required,omitempty"` // people besides the granter who must approve it
+	Request   string        `json:"request_sha256"`     // in hex
 }
 
 // IsOf reports whether the grant is of a policy, and of an agent; empty ones are any.
@@ -93,39 +93,23 @@ type GrantQuery struct {
 
 // grantDetails is the record of a change of a grant.
 type grantDetails struct {
-	PolicyID  string       `json:"policy_id"`
-	RuleID    string       `json:"rule_id"`
-	Since     int          `json:"since"`
-	Per       []string     `json:"per"`
-	Subject   string       `json:"subject"` // the text of which the counter's ID is a hash
-	AgentID   string       `json:"agent_id,omitempty"`
-	StartMS   int64        `json:"start_ms"`
-	BucketMS  int64        `json:"bucket_ms"`
-	AddAmount *spend.Total `json:"add_amount,omitempty"`
-	AddCount  int64        `json:"add_count,omitempty"`
-	Currency  string       `json:"currency,omitempty"`
-	UntilMS   int64        `json:"until_ms"`
-	Note      string       `json:"note"`
-	Required  int          `json:"required,omitempty"`
-	Request   string       `json:"request_sha256"`
-	Said      string       `json:"said,omitempty"` // the note of an approval or a revocation
-	Owner     string       `json:"owner,omitempty"`
-	Email     string       `json:"email,omitempty"`
-	Name      string       `json:"name,omitempty"`
+	GrantTerms
+	StartMS  int64  `json:"start_ms"`
+	BucketMS int64  `json:"bucket_ms"`
+	UntilMS  int64  `json:"until_ms"`
+	Said     string `json:"said,omitempty"` // the note of an approval or a revocation
+	Owner    string `json:"owner,omitempty"`
+	Email    string `json:"email,omitempty"`
+	Name     string `json:"name,omitempty"`
 }
 
 // Details returns the record of the change, as JSON.
 func (c *GrantChange) Details(by *Actor) string {
 	t := c.Terms
-	kept := grantDetails{
-		PolicyID: t.PolicyID, RuleID: t.RuleID, Since: t.Since, Per: t.Per, Subject: t.Subject, AgentID: t.AgentID,
-		StartMS: t.Counter.StartMS, BucketMS: t.Counter.BucketMS, AddCount: t.AddCount, Currency: t.Currency, UntilMS: t.Until.UnixMilli(),
-		Note: t.Note, Required: t.Required, Request: t.Request, Said: c.Note, Owner: by.Owner, Email: by.Email, Name: c.Name,
-	}
-	if !t.AddAmount.IsZero() {
-		kept.AddAmount = &t.AddAmount
-	}
-	return jsonText(kept)
+	return jsonText(grantDetails{
+		GrantTerms: *t, StartMS: t.Counter.StartMS, BucketMS: t.Counter.BucketMS, UntilMS: t.Until.UnixMilli(),
+		Said: c.Note, Owner: by.Owner, Email: by.Email, Name: c.Name,
+	})
 }
 
 // Hash identifies the counter and its window in the record.
@@ -146,17 +130,11 @@ func GrantOf(c *Change) (terms GrantTerms, by Release, err error) {
 	if err := json.Unmarshal([]byte(c.Details), &kept); err != nil {
 		return terms, by, fmt.Errorf("cannot read a grant: %w", err)
 	}
-	terms = GrantTerms{
-		Counter: spend.Counter{
-			ID: spend.CounterID(kept.PolicyID, kept.RuleID, kept.Since, kept.Subject), StartMS: kept.StartMS, BucketMS: kept.BucketMS,
-		},
-		PolicyID: kept.PolicyID, RuleID: kept.RuleID, Since: kept.Since, Per: kept.Per, Subject: kept.Subject, AgentID: kept.AgentID,
-		AddCount: kept.AddCount, Currency: kept.Currency, Until: time.UnixMilli(kept.UntilMS).UTC(), Note: kept.Note, Required: kept.Required,
-		Request: kept.Request,
+	terms = kept.GrantTerms
+	terms.Counter = spend.Counter{
+		ID: spend.CounterID(terms.PolicyID, terms.RuleID, terms.Since, terms.Subject), StartMS: kept.StartMS, BucketMS: kept.BucketMS,
 	}
-	if kept.AddAmount != nil {
-		terms.AddAmount = *kept.AddAmount
-	}
+	terms.Until = time.UnixMilli(kept.UntilMS).UTC()
 	actor := c.By
 	actor.Owner, actor.Email = kept.Owner, kept.Email
 	return terms, Release{By: actor, Note: kept.Said, At: c.At, Name: kept.Name, Seq: c.Seq}, nil

@@ -101,85 +101,20 @@ func (s *Store) approvals(ctx context.Context, ask asking, query string, args ..
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	ids, names, found := make([]spend.ID, len(all)), make([]string, len(all)), make(map[string]*audit.Approval, len(all))
+	ids, found := make([]spend.ID, len(all)), make(map[spend.ID]*audit.Approval, len(all))
 	for i, a := range all {
-		ids[i], names[i] = a.Check.ID, a.Check.ID.Text(spend.PrefixApproval)
-		found[names[i]] = a
+		ids[i], found[a.Check.ID] = a.Check.ID, a
 	}
 	checks, err := s.Checks(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]string, 0, len(checks))
 	for _, c := range checks {
-		found[c.ID.Text(spend.PrefixApproval)].Check = c
-		keys = append(keys, c.KeyID)
-	}
-	askers, err := s.keysNow(ctx, keys)
-	if err != nil {
-		return nil, err
+		found[c.ID].Check = c
 	}
 	all = slices.DeleteFunc(all, func(a *audit.Approval) bool { return a.Check.Approval == nil })
-	for _, a := range all {
-		a.Asker = askers[a.Check.KeyID].Party()
-	}
-	if err := s.addAuthors(ctx, all); err != nil {
-		return nil, err
-	}
-	changes, err := collect(ctx, s, doing, pg.ScanChange,
-		"SELECT "+pg.ChangeColumns+" FROM changes WHERE subject = ANY ($1) ORDER BY seq", names)
-	for i := range changes {
-		found[changes[i].Subject].Follow(changes[i : i+1])
-	}
+	err = database{s}.Read(ctx, doing, func(ctx context.Context, tx sqlstore.Tx) error { return sqlstore.CompleteApprovals(ctx, tx, all) })
 	return all, err
-}
-
-// addAuthors adds the authors of the versions whose authors are excluded, and of their drafts.
-func (s *Store) addAuthors(ctx context.Context, all []*audit.Approval) error {
-	var policies []string
-	var versions []int32
-	for _, a := range all {
-		if a.Check.Approval.ExcludeAuthor {
-			policies, versions = append(policies, a.Check.Action.PolicyID), append(versions, int32(a.Check.Decision.PolicyVersion))
-		}
-	}
-	if policies == nil {
-		return nil
-	}
-	type version struct {
-		policyID string
-		version  int
-	}
-	wrote := make(map[version][]audit.Party)
-	var keys []string
-	written, err := collect(ctx, s, "cannot read who wrote a policy", func(row pgx.CollectableRow) (v version, err error) {
-		var author audit.Party
-		err = row.Scan(&v.policyID, &v.version, &author.KeyID, &author.Principal, &author.Owner)
-		wrote[v], keys = append(wrote[v], author), append(keys, author.KeyID)
-		return v, err
-	}, `SELECT v.subject, v.version, c.key_id, c.principal, coalesce(c.details::jsonb ->> 'owner', k.owner, '')
-		FROM (SELECT DISTINCT * FROM unnest($1::text[], $2::integer[]) AS w (policy_id, version)) AS w
-		JOIN changes AS v ON v.subject = w.policy_id AND v.version = w.version AND v.kind = 'policy.created'
-		JOIN changes AS c ON c.seq IN (v.seq, `+sqlstore.SelectDraftOf+`) AND c.key_id IS NOT NULL
-		LEFT JOIN LATERAL (SELECT k.details::jsonb ->> 'owner' AS owner FROM changes AS k
-			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1) AS k ON true`,
-		policies, versions)
-	if err != nil || len(written) == 0 {
-		return err
-	}
-	now, err := s.keysNow(ctx, keys)
-	if err != nil {
-		return err
-	}
-	for _, a := range all {
-		if !a.Check.Approval.ExcludeAuthor {
-			continue
-		}
-		for _, author := range wrote[version{a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion}] {
-			a.Authors = append(a.Authors, author, now[author.KeyID].Party())
-		}
-	}
-	return nil
 }
 
 // Reopen implements audit.Approvals.
@@ -212,6 +147,15 @@ func (s *Store) keysNow(ctx context.Context, keyIDs []string) (keys map[string]s
 		return err
 	})
 	return keys, err
+}
+
+// generationsOf returns the generations of keys by UUID.
+func generationsOf(keys map[string]sqlstore.KeyNow) map[string]int64 {
+	generations := make(map[string]int64, len(keys))
+	for _, k := range keys {
+		generations[k.ID.Text("")] = k.Generation
+	}
+	return generations
 }
 
 // decisionStale says that the state on which a decision was judged has changed.
@@ -251,11 +195,7 @@ func (s *Store) Decide(ctx context.Context, d audit.ApprovalDecisionRequest) (re
 			return result, nil
 		}
 		d.Completes = a.Completes(d)
-		seen := make(map[string]int64, len(keys))
-		for _, k := range keys {
-			seen[k.ID.Text("")] = k.Generation
-		}
-		generations, err := json.Marshal(seen)
+		generations, err := json.Marshal(generationsOf(keys))
 		if err != nil {
 			return "", err
 		}

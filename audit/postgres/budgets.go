@@ -13,6 +13,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // CounterUsages implements audit.Budgets.
@@ -22,7 +23,7 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 		ids[i], starts[i], buckets[i] = c.ID, c.StartMS, c.BucketMS
 	}
 	return collect(ctx, s, "cannot read counters of budgets", func(row pgx.CollectableRow) (u spend.Usage, err error) {
-		err = row.Scan(pg.Parse(&u.Used, spend.ParseTotal), &u.Count)
+		err = row.Scan(sqlstore.Parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, `SELECT coalesce(sum(b.used), 0)::text, coalesce(sum(b.count), 0)::bigint
 		FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS c (id, start, bucket, place)
@@ -31,18 +32,11 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 		GROUP BY c.place ORDER BY c.place`, ids, starts, buckets, int64(spend.RollingBuckets))
 }
 
-// CountersMet implements audit.Budgets.
-func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
-	return collect(ctx, s, "cannot read whose counters are met", func(row pgx.CollectableRow) (id spend.ID, err error) {
-		return id, row.Scan(pg.UUID(&id))
-	}, "SELECT counter_id FROM budget_principals WHERE counter_id = ANY ($1::uuid[]) AND principal = $2", pg.UUIDs(counters), principal)
-}
-
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
 	query, args := counterListing(&q)
 	subjects, err := collectBy(ctx, s.list, "cannot list budgets", func(row pgx.CollectableRow) (u audit.SubjectUsage, err error) {
-		err = row.Scan(&u.Subject, &u.FirstMS, pg.Parse(&u.Used, spend.ParseTotal), &u.Count)
+		err = row.Scan(&u.Subject, &u.FirstMS, sqlstore.Parse(&u.Used, spend.ParseTotal), &u.Count)
 		return u, err
 	}, query, args...)
 	subjects, more := audit.Cut(subjects, q.Limit)

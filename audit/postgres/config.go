@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // CreatePolicy implements audit.Policies.
@@ -21,7 +23,7 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 		statements = append(statements, textCall("SELECT require_version($1, $2)", p.PolicyID, *p.Replaces))
 	}
 	err := s.control(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID),
-		[]any{&p.Version, &createdMS, pg.Parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
+		[]any{&p.Version, &createdMS, sqlstore.Parse(&p.Budgets, audit.ParseBudgets), &p.Forced},
 		append(statements, byActor("SELECT * FROM create_policy($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, ", by,
 			p.PolicyID, p.Name, p.Description, p.Rules, p.Metadata, orNull(p.Redeem.Text()), orNull(p.Changes),
 			now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(b.Identities)), orNull(audit.DropText(b.Drop)), p.Note,
@@ -35,16 +37,6 @@ func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Polic
 	return err
 }
 
-const keyColumns = "id, hash, name, rpm, active, created_at, last_used, grants::text, coalesce(stopped, 0), coalesce(granter_since, 0)"
-
-// keyTargets returns the scan targets of keyColumns.
-func keyTargets(k *audit.Key) []any {
-	return []any{
-		pg.UUID(&k.ID), pg.Bytea(&k.Hash), &k.Name, &k.RateLimitRPM, &k.Active, pg.UTC(&k.CreatedAt), pg.UTC(&k.LastUsedAt),
-		pg.Parse(&k.Grants, spend.ParseGrants), &k.Stopped, &k.GranterSince,
-	}
-}
-
 // CreateKey implements audit.Keys.
 func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) error {
 	return s.control(ctx, "cannot create key "+k.ID.Text(spend.PrefixKey), nil, byActor("SELECT create_key($1, $2, $3, $4, $5, $6, $7, ", by,
@@ -54,8 +46,8 @@ func (s *Store) CreateKey(ctx context.Context, by audit.Actor, k *audit.Key) err
 // UpdateKey implements audit.Keys.
 func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, change audit.KeyChange) (*audit.Key, error) {
 	var k audit.Key
-	err := s.control(ctx, "cannot update key "+id.Text(spend.PrefixKey), keyTargets(&k),
-		byActor("SELECT "+keyColumns+" FROM update_key($1, $2, $3, $4, $5, $6, ", by,
+	err := s.control(ctx, "cannot update key "+id.Text(spend.PrefixKey), sqlstore.KeyTargets(&k),
+		byActor("SELECT "+sqlstore.KeyColumns+" FROM update_key($1, $2, $3, $4, $5, $6, ", by,
 			id[:], pointed(change.Name), pointed(change.RateLimitRPM), pointed(change.Active), orNull(change.Grants.MergePatch()), change.Stops))
 	return orNil(k, err)
 }
@@ -90,7 +82,7 @@ const selectChanges = `SELECT 'g', generation, NULL::uuid, NULL::bytea, '', 0, f
 	UNION ALL SELECT 's', stops, NULL, NULL, '', 0, false, NULL, NULL, NULL, 0, 0, '', '', '' FROM epoch
 	UNION ALL SELECT 'p', 0, NULL, NULL, policy_id, 0, false, NULL, NULL, NULL, 0, 0, '', '', ''
 		FROM (SELECT DISTINCT policy_id FROM policies WHERE generation > $1) AS changed
-	UNION ALL SELECT 'k', 0, ` + keyColumns + `, '', '', '' FROM keys WHERE generation > $1
+	UNION ALL SELECT 'k', 0, ` + sqlstore.KeyColumns + `, '', '', '' FROM keys WHERE generation > $1
 	UNION ALL ` + selectStopping + ` c.kind LIKE 'freeze.%' AND c.seq > $1 AND ($1 > 0 OR c.kind = 'freeze.created' AND NOT EXISTS (
 			SELECT FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended')))
 	UNION ALL ` + selectStopping + ` c.kind LIKE 'grant.%' AND c.seq > $1
@@ -109,7 +101,8 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 		var kind, details, principal, keyID string
 		var generation int64
 		var k audit.Key
-		_, err := pgx.ForEachRow(rows, append(append([]any{&kind, &generation}, keyTargets(&k)...), &details, &principal, &keyID), func() error {
+		targets := slices.Concat([]any{&kind, &generation}, sqlstore.KeyTargets(&k), []any{&details, &principal, &keyID})
+		_, err := pgx.ForEachRow(rows, pg.Targets(targets...), func() error {
 			switch kind {
 			case "g":
 				changes.Generation = generation

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -65,7 +64,7 @@ func (t databaseTx) Query(ctx context.Context, each func(sqlstore.Row) error, qu
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := each(databaseRow{rows}); err != nil {
+		if err := each(pg.Row{CollectableRow: rows}); err != nil {
 			return err
 		}
 	}
@@ -88,21 +87,4 @@ func arguments(args []any) []any {
 		}
 	}
 	return args
-}
-
-type databaseRow struct{ rows pgx.Rows }
-
-// Scan implements sqlstore.Row.
-func (r databaseRow) Scan(targets ...any) error {
-	for i, target := range targets {
-		switch target := target.(type) {
-		case *spend.ID:
-			targets[i] = pg.UUID(target)
-		case *spend.Hash:
-			targets[i] = pg.Bytea(target)
-		case *time.Time:
-			targets[i] = pg.UTC(target)
-		}
-	}
-	return r.rows.Scan(targets...)
 }

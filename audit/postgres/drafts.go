@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"spendgate/audit"
-	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // PutDraft implements audit.Drafts.
@@ -26,7 +26,7 @@ func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, no
 }
 
 // hexColumn scans a hash in hexadecimal.
-func hexColumn(into *spend.Hash) pg.TextColumn {
+func hexColumn(into *spend.Hash) sqlstore.Parsed {
 	return func(text string) error {
 		raw, err := hex.DecodeString(text)
 		if err == nil && copy(into[:], raw) != len(into) {
@@ -49,10 +49,10 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 	var createdMS int64
 	var budgets map[string]spend.BudgetSince
 	var forced bool
-	err := s.reviewed(ctx, p.PolicyID, func(r *audit.Review, seen *seenReview) error {
-		seen.Missing = r.Missing(p.Budgets.Drop).People()
-		return s.control(ctx, doing, []any{&version, &createdMS, pg.Parse(&budgets, audit.ParseBudgets), &forced},
-			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, p.PolicyID, p.Generation, p.Version, seen.text(),
+	err := s.reviewed(ctx, p.PolicyID, func(r *sqlstore.Review) error {
+		seen := seenReview(r, r.Missing(p.Budgets.Drop).People())
+		return s.control(ctx, doing, []any{&version, &createdMS, sqlstore.Parse(&budgets, audit.ParseBudgets), &forced},
+			byActor("SELECT * FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", by, p.PolicyID, p.Generation, p.Version, seen,
 				now.UnixMilli(), s.maxPolicyBytes, orNull(audit.IdentitiesText(p.Budgets.Identities)), orNull(audit.DropText(p.Budgets.Drop)), p.Note,
 				orNull(by.AuthorText())))
 	})

@@ -93,28 +93,6 @@ func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcom
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, pg.UUIDs(ids))
 }
 
-// ExhaustionsOf implements audit.EventSources.
-func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exhaustion, error) {
-	return collect(ctx, s, "cannot look up exhausted budgets", scanExhaustion,
-		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, coalesce(agent_id, ''),
-			max_used IS NOT NULL, coalesce(max_used, 0)::text, max_count IS NOT NULL, coalesce(max_count, 0), percent, used::text, count
-		FROM budget_exhaustions WHERE id = ANY ($1::uuid[])`, pg.UUIDs(ids))
-}
-
-func scanExhaustion(row pgx.CollectableRow) (e audit.Exhaustion, err error) {
-	err = row.Scan(pg.UUID(&e.ID), pg.UTC(&e.At), pg.UUID(&e.Counter.ID), &e.Counter.StartMS, &e.Counter.BucketMS,
-		&e.PolicyID, &e.RuleID, &e.Since,
-		&e.Subject, &e.AgentID,
-		&e.Limited, pg.Parse(&e.Limit, spend.ParseTotal), &e.Counted, &e.MaxCount, &e.Percent,
-		pg.Parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
-	return e, err
-}
-
-// ChangesOf implements audit.EventSources.
-func (s *Store) ChangesOf(ctx context.Context, seqs []int64) ([]audit.Change, error) {
-	return collect(ctx, s, "cannot read the changes", pg.ScanChange, "SELECT "+pg.ChangeColumns+" FROM changes WHERE seq = ANY ($1)", seqs)
-}
-
 // ApprovalsOf implements audit.EventSources.
 func (s *Store) ApprovalsOf(ctx context.Context, ids []spend.ID) ([]audit.ApprovalEvent, error) {
 	return collect(ctx, s, "cannot read approvals", func(row pgx.CollectableRow) (a audit.ApprovalEvent, err error) {

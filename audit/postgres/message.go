@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"spendgate/audit"
+	"spendgate/audit/postgres/internal/pg"
 )
 
 // textStatement is a statement that is prepared without a name and executed once. Its arguments are
@@ -68,7 +69,7 @@ func (r textRow) scan(into []any) error {
 	if r.values == nil {
 		return audit.ErrNotFound
 	}
-	return pgx.ScanRow(pgtype.NewMap(), r.fields, r.values, into...)
+	return pgx.ScanRow(pgtype.NewMap(), r.fields, r.values, pg.Targets(into...)...)
 }
 
 // These statements frame every transaction. The isolation level is explicit, because begin_commit

@@ -13,6 +13,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // paymentExtra are the fields of a commit_extra that are about payments, outcomes and the horizon.
@@ -161,7 +162,7 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	if !done {
 		payments, err = collect(ctx, s, doing, func(row pgx.CollectableRow) (*spend.Payment, error) {
 			p := new(spend.Payment)
-			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, pg.UUID(&p.First), pg.Parse(&p.PaymentState, spend.ParsePaymentState))
+			return p, row.Scan(&p.Namespace, &p.Key, &p.Version, pg.UUID(&p.First), sqlstore.Parse(&p.PaymentState, spend.ParsePaymentState))
 		}, query, pg.Byteas(hashes))
 	}
 	for _, p := range payments {

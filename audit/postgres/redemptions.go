@@ -147,16 +147,3 @@ func untouchedQuery() string {
 	return "SELECT " + pg.ColumnList(chain.Checks()) + ` FROM checks AS c WHERE c.check_id = ANY ($1::uuid[])
 		AND CASE WHEN EXISTS (SELECT FROM outcomes AS o WHERE o.check_id = c.check_id) THEN false ELSE true END`
 }
-
-// Doubts implements audit.Redemptions.
-func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
-	const doing = "cannot look for redeemed checks without an outcome"
-	d.Due, err = collect(ctx, s, doing, scanID, `SELECT check_id FROM redemptions_open
-		WHERE doubted_at IS NULL AND redeemed_at <= clock_timestamp() - $1 * interval '1 second' ORDER BY doubted_at, redeemed_at LIMIT $2`,
-		int(spend.DoubtAfter.Seconds()), limit)
-	if err != nil {
-		return d, err
-	}
-	d.InDoubt, err = one(ctx, s, doing, pgx.RowTo[int64], "SELECT count(*) FROM redemptions_open WHERE doubted_at IS NOT NULL")
-	return d, err
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/sqlstore"
 	"spendgate/bench/must"
 )
 
@@ -26,10 +27,10 @@ func TestKeysAreCounted(t *testing.T) {
 	approve := func(d *audit.Draft, names ...string) {
 		for n, name := range names {
 			a := audit.DraftDecisionRequest{By: by(name), Rejects: name == "rita"}
-			seen := seenReview{Decisions: n, Keys: map[string]int64{}, Version: 1}
+			seen := seenReview(&sqlstore.Review{Review: &audit.Review{Version: 1}, Decisions: n}, 0)
 			var result audit.ApprovalDecisionResult
 			err := s.control(t.Context(), "cannot approve", []any{&result},
-				byActor("SELECT decide_draft($1, $2, $3, $4, $5, $6, ", a.By, string(a.Kind()), d.PolicyID, d.Generation, 1, seen.text(),
+				byActor("SELECT decide_draft($1, $2, $3, $4, $5, $6, ", a.By, string(a.Kind()), d.PolicyID, d.Generation, 1, seen,
 					a.Details(d.Generation)))
 			if err != nil || result != audit.DecisionRecorded {
 				t.Fatal(result, err)
@@ -38,10 +39,10 @@ func TestKeysAreCounted(t *testing.T) {
 	}
 	promote := func(d *audit.Draft, who audit.Actor, approvals int) (forced bool, err error) {
 		var version int
-		seen := seenReview{Decisions: approvals, Keys: map[string]int64{}, Version: 1}
+		seen := seenReview(&sqlstore.Review{Review: &audit.Review{Version: 1}, Decisions: approvals}, 0)
 		err = s.control(t.Context(), "cannot promote", []any{&version, &forced},
 			byActor("SELECT new_version, forced FROM promote_draft($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ", who,
-				d.PolicyID, d.Generation, 1, seen.text(), time.Now().UnixMilli(), s.maxPolicyBytes, nil, nil, "", nil))
+				d.PolicyID, d.Generation, 1, seen, time.Now().UnixMilli(), s.maxPolicyBytes, nil, nil, "", nil))
 		return forced, err
 	}
 	for name, approvers := range map[string][]string{

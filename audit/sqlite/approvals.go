@@ -97,20 +97,11 @@ func approvals(ctx context.Context, from querier, where string, args ...any) ([]
 			a.Check.ID[:]); err != nil {
 			return nil, err
 		}
-		changes, err := collect(ctx, from, doing, scanChange, "SELECT "+readChangeColumns+" FROM changes WHERE subject = ? ORDER BY seq",
-			a.Check.ID.Text(spend.PrefixApproval))
-		if err != nil {
-			return nil, err
-		}
-		a.Follow(changes)
-		asker, err := keyOf(ctx, from, a.Check.KeyID)
-		if err != nil {
-			return nil, err
-		}
-		a.Asker = asker.Party()
-		if err := addAuthors(ctx, from, a); err != nil {
-			return nil, err
-		}
+	}
+	if err := sqlstore.CompleteApprovals(ctx, databaseTx{from}, all); err != nil {
+		return nil, unavailable(doing, err)
+	}
+	for _, a := range all {
 		a.SetStatus(time.Now())
 	}
 	return all, nil
@@ -123,29 +114,6 @@ func keyOf(ctx context.Context, from querier, keyID string) (*audit.Key, error) 
 		return nil, unavailable("cannot read a key", err)
 	}
 	return found[keyID].Key, nil
-}
-
-// addAuthors adds the authors of the version that escalated, and of its draft, if they are
-// excluded.
-func addAuthors(ctx context.Context, from querier, a *audit.Approval) error {
-	if !a.Check.Approval.ExcludeAuthor {
-		return nil
-	}
-	authors, err := collect(ctx, from, "cannot read who wrote a policy", func(row scanner) (author audit.Party, err error) {
-		return author, row.Scan(&author.KeyID, &author.Principal, &author.Owner)
-	}, `SELECT c.key_id, c.principal, coalesce(c.details ->> 'owner', (SELECT k.details ->> 'owner' FROM changes AS k
-			WHERE k.subject = c.key_id AND k.kind IN ('key.created', 'key.changed') AND k.seq < c.seq ORDER BY k.seq DESC LIMIT 1), '')
-		FROM changes AS v JOIN changes AS c ON c.seq IN (v.seq, `+sqlstore.SelectDraftOf+`)
-		WHERE v.subject = ? AND v.version = ? AND v.kind = 'policy.created' AND c.key_id IS NOT NULL`,
-		a.Check.Action.PolicyID, a.Check.Decision.PolicyVersion)
-	for _, author := range authors {
-		now, err := keyOf(ctx, from, author.KeyID)
-		if err != nil {
-			return err
-		}
-		a.Authors = append(a.Authors, author, now.Party())
-	}
-	return err
 }
 
 // approvalOf returns an approval, nil if there is none.
@@ -166,20 +134,21 @@ func (s *Store) Approvals(ctx context.Context, ids []spend.ID) ([]*audit.Approva
 func (s *Store) ListApprovals(ctx context.Context, q audit.ApprovalQuery) (page []*audit.Approval, more bool, err error) {
 	for {
 		low, end := q.IDRange()
-		w, order := where{"WHERE a.id >= ? AND a.id < ?", []any{low[:], end[:]}}, "a.id DESC"
+		var w sqlstore.Where
+		open, order := "", "a.id DESC"
+		w.Range("a.id", low, end)
 		if q.Soonest {
-			w.and("(d.at, a.id) > (?, ?)", q.After.ExpiresAt.UnixMilli(), q.After.ID[:])
+			w.Text += " AND (d.at, a.id) > (" + w.Arg(q.After.ExpiresAt.UnixMilli()) + ", " + w.Arg(q.After.ID) + ")"
 			order = "d.at, a.id" // the deadline of a pending one is its end
 		}
 		if q.Status == audit.ApprovalPending || q.Status == audit.ApprovalApproved {
-			w.text = "JOIN approval_deadlines AS d ON d.approval_id = a.id " + w.text
+			open = "JOIN approval_deadlines AS d ON d.approval_id = a.id"
 		}
-		w.is("policy_id", q.PolicyID)
-		w.is("agent_id", q.AgentID)
-		w.is("principal", q.Principal)
-		w.in("policy_id", q.PolicyIDs)
-		w.in("agent_id", q.AgentIDs)
-		found, err := approvals(ctx, s.reader, w.text+" ORDER BY "+order+" LIMIT ?", append(w.args, q.Limit+1)...)
+		w.Is("policy_id", q.PolicyID)
+		w.Is("agent_id", q.AgentID)
+		w.Within(audit.Bounds{PolicyIDs: q.PolicyIDs, AgentIDs: q.AgentIDs})
+		w.Is("principal", q.Principal)
+		found, err := approvals(ctx, s.reader, open+w.String()+" ORDER BY "+order+" LIMIT "+w.Arg(q.Limit+1), w.Args...)
 		if err != nil {
 			return nil, false, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // changeCounters takes from counters what the checks take, or refuses with all changes that have no
@@ -201,7 +202,7 @@ func usageOf(ctx context.Context, from querier, c spend.Counter) (own, window sp
 	err = each(ctx, from, "cannot read counters of budgets", func(row scanner) error {
 		var start int64
 		var u spend.Usage
-		err := row.Scan(&start, parse(&u.Used, spend.ParseTotal), &u.Count)
+		err := row.Scan(&start, sqlstore.Parse(&u.Used, spend.ParseTotal), &u.Count)
 		window = window.Add(u)
 		if start == c.StartMS {
 			own = u
@@ -223,49 +224,46 @@ func (s *Store) CounterUsages(ctx context.Context, counters []spend.Counter) ([]
 	return usages, nil
 }
 
-// CountersMet implements audit.Budgets.
-func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
-	return collect(ctx, s.reader, "cannot read whose counters are met", scanID,
-		"SELECT counter_id FROM budget_principals WHERE counter_id IN ("+marks(len(counters))+") AND principal = ?",
-		append(idArgs(counters), principal)...)
-}
-
 // ListCounters implements audit.Budgets.
 func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit.SubjectUsage, bool, error) {
-	w := where{"subject > ?", []any{q.After}}
+	var w sqlstore.Where
+	w.And("subject > ", q.After)
 	if q.BucketMS > 0 {
-		w.and("start_ms >= ?", q.StartMS-spend.RollingBuckets*q.BucketMS)
+		w.And("start_ms >= ", q.StartMS-spend.RollingBuckets*q.BucketMS)
 		if q.Past {
-			w.and("start_ms <= ?", q.StartMS)
+			w.And("start_ms <= ", q.StartMS)
 		}
 	} else {
-		w.and("start_ms = ?", q.StartMS)
+		w.And("start_ms = ", q.StartMS)
 	}
 	if ids := q.CounterIDs(); ids != nil {
-		w.and("counter_id IN ("+marks(len(ids))+")", idArgs(ids)...)
+		sqlstore.Among(&w, "counter_id", ids)
 	} else {
-		w.and("policy_id = ? AND rule_id = ? AND since = ?", q.PolicyID, q.RuleID, q.Since)
+		w.And("policy_id = ", q.PolicyID)
+		w.And("rule_id = ", q.RuleID)
+		w.And("since = ", q.Since)
 		for i, values := range q.Subject {
-			w.in(fmt.Sprintf("subject ->> %d", i), values)
+			sqlstore.In(&w, fmt.Sprintf("subject ->> %d", i), values)
 		}
 	}
 	if q.Principal != "" {
-		w.and("EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = ?)", q.Principal)
+		w.Text += " AND EXISTS (SELECT 1 FROM budget_principals AS p WHERE p.counter_id = budget_counters.counter_id AND principal = " +
+			w.Arg(q.Principal) + ")"
 	}
 	subjects, err := collect(ctx, s.reader, "cannot list budgets", func(row scanner) (subject audit.SubjectUsage, err error) {
 		var parts []struct {
 			Used  string
 			Count int64
 		}
-		err = row.Scan(&subject.Subject, &subject.FirstMS, parsed(func(text string) error { return json.Unmarshal([]byte(text), &parts) }))
+		err = row.Scan(&subject.Subject, &subject.FirstMS, sqlstore.Parsed(func(text string) error { return json.Unmarshal([]byte(text), &parts) }))
 		for _, part := range parts {
 			used, wrong := spend.ParseTotal(part.Used)
 			err = errors.Join(err, wrong)
 			subject.Usage = subject.Add(spend.Usage{Used: used, Count: part.Count})
 		}
 		return subject, err
-	}, "SELECT subject, min(start_ms), json_group_array(json_object('used', used, 'count', count)) FROM budget_counters WHERE "+w.text+
-		" AND (count > 0 OR used <> '0') GROUP BY subject ORDER BY subject LIMIT ?", append(w.args, q.Limit+1)...)
+	}, "SELECT subject, min(start_ms), json_group_array(json_object('used', used, 'count', count)) FROM budget_counters"+w.String()+
+		" AND (count > 0 OR used <> '0') GROUP BY subject ORDER BY subject LIMIT "+w.Arg(q.Limit+1), w.Args...)
 	subjects, more := audit.Cut(subjects, q.Limit)
 	return subjects, more, err
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 
@@ -35,23 +34,4 @@ func record(tx *sql.Tx, c audit.Change) error {
 		c.Seq, string(c.Kind), c.Subject, c.Version, c.By.Kind(), orNull(c.By.KeyID), orNull(c.By.Principal), orNull(c.By.Credential),
 		orNull(c.By.RequestID), orNull(c.By.Address), c.At.UnixMilli(), c.Details, c.Hash[:], c.Head[:])
 	return err
-}
-
-// readChangeColumns are the columns that scanChange reads.
-const readChangeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''),
-	coalesce(credential, ''),
-	coalesce(request_id, ''), coalesce(address, ''), at, details, hash, head`
-
-// Changes implements audit.Changes.
-func (s *Store) Changes(ctx context.Context, q audit.ChangeQuery) ([]audit.Change, error) {
-	return collect(ctx, s.reader, "cannot read the changes", scanChange, `SELECT `+readChangeColumns+`
-		FROM changes WHERE seq > ?1 AND (?2 = '' OR subject = ?2 AND kind LIKE 'policy.%')
-			AND (?3 = '' OR subject = ?3 AND kind NOT LIKE 'policy.%' OR key_id = ?3) AND at >= ?4 ORDER BY seq LIMIT ?5`,
-		q.After, q.PolicyID, q.KeyID, q.Since.UnixMilli(), q.Limit)
-}
-
-func scanChange(row scanner) (c audit.Change, err error) {
-	err = row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.Version, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.By.RequestID, &c.By.Address,
-		(*millis)(&c.At), &c.Details, blob(c.Hash[:]), blob(c.Head[:]))
-	return c, err
 }

@@ -3,10 +3,13 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // ListChecks implements audit.Lists, in one snapshot.
@@ -18,24 +21,25 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, end := q.IDRange()
-	examined, of := " FROM checks WHERE", []any{low[:], end[:]}
+	var of sqlstore.Where
+	from := " FROM checks"
 	if !q.Payment.IsZero() {
-		examined = " FROM payment_checks CROSS JOIN checks USING (check_id) WHERE payment_hash = ? AND"
-		of = []any{q.Payment[:], low[:], end[:]}
+		from = " FROM payment_checks CROSS JOIN checks USING (check_id)"
+		of.And("payment_hash = ", q.Payment)
 	}
-	examined += " check_id >= ? AND check_id < ? ORDER BY check_id DESC LIMIT "
-	w := where{args: append(of, q.Examine)}
-	w.matching(&q)
+	of.Range("check_id", low, end)
+	examined := from + of.String() + " ORDER BY check_id DESC LIMIT "
+	w := sqlstore.Where{Args: slices.Clip(of.Args)}
+	matching(&w, &q)
 	page.Checks, err = collect(ctx, tx, doing, scanCheck, "SELECT "+checkColumns.String()+" FROM (SELECT *"+examined+
-		"?) AS examined WHERE true"+w.text+
-		" ORDER BY check_id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+		strconv.Itoa(q.Examine)+") AS examined WHERE true"+w.Text+" ORDER BY check_id DESC LIMIT "+w.Arg(q.Limit+1), w.Args...)
 	if err != nil {
 		return page, err
 	}
 	if page.Cut(q.Limit); page.More {
 		return page, nil
 	}
-	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET ?", append(of, q.Examine-1)...)
+	page.Next, err = one(ctx, tx, doing, scanID, "SELECT check_id"+examined+"1 OFFSET "+of.Arg(q.Examine-1), of.Args...)
 	if errors.Is(err, audit.ErrNotFound) { // there are fewer
 		return page, nil
 	}
@@ -44,30 +48,30 @@ func (s *Store) ListChecks(ctx context.Context, q audit.CheckQuery) (page audit.
 }
 
 // matching adds the conditions of a query on checks that are examined.
-func (w *where) matching(q *audit.CheckQuery) {
-	w.is("agent_id", q.AgentID)
-	w.is("policy_id", q.PolicyID)
-	w.is("counterparty", q.Counterparty)
-	w.is("idempotency_key", q.IdempotencyKey)
-	w.is("coalesce(principal, key_id)", q.AskedBy)
-	w.amounts(q.Amounts)
-	w.is("action_type", q.ActionType.String())
-	w.is("reason_code", string(q.Reason))
-	w.is("rule_id", q.RuleID)
+func matching(w *sqlstore.Where, q *audit.CheckQuery) {
+	w.Is("agent_id", q.AgentID)
+	w.Is("policy_id", q.PolicyID)
+	w.Is("counterparty", q.Counterparty)
+	w.Is("idempotency_key", q.IdempotencyKey)
+	w.Is("coalesce(principal, key_id)", q.AskedBy)
+	addAmounts(w, q.Amounts)
+	w.Is("action_type", q.ActionType.String())
+	w.Is("reason_code", string(q.Reason))
+	w.Is("rule_id", q.RuleID)
 	if !q.ApprovalID.IsZero() {
-		w.and("approval_id = ?", q.ApprovalID[:])
+		w.And("approval_id = ", q.ApprovalID)
 	}
 	if q.Effect != nil {
-		w.and("decision = ?", q.Effect.String())
+		w.And("decision = ", q.Effect.String())
 	}
 	switch q.Outcome {
 	case "":
 	case audit.NoOutcome:
-		w.and("decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes WHERE number > 0)")
+		w.Text += " AND decision = 'allow' AND check_id NOT IN (SELECT check_id FROM outcomes WHERE number > 0)"
 	default:
-		w.and("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = ?", string(q.Outcome))
+		w.And("(SELECT o.status FROM outcomes AS o WHERE o.check_id = examined.check_id ORDER BY o.step DESC LIMIT 1) = ", string(q.Outcome))
 	}
-	w.within(q.Bounds)
+	w.Within(q.Bounds)
 }
 
 // CheckSums implements audit.Lists, in one snapshot.
@@ -81,15 +85,16 @@ func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.Check
 	low, end := q.IDRange()
 	var since time.Time
 	oldest, err := one(ctx, tx, doing, scanID, "SELECT check_id FROM checks WHERE check_id >= ? AND check_id < ? ORDER BY check_id DESC"+
-		" LIMIT 1 OFFSET ?", low[:], end[:], q.Examine-1)
+		" LIMIT 1 OFFSET ?", low, end, q.Examine-1)
 	switch {
 	case err == nil:
 		low, since = oldest, oldest.Time()
 	case !errors.Is(err, audit.ErrNotFound): // there are as many
 		return nil, err
 	}
-	w := where{args: []any{low[:], end[:]}}
-	w.matching(&q)
+	var w sqlstore.Where
+	w.Range("check_id", low, end)
+	matching(&w, &q)
 	sums := audit.NewSumming()
 	err = each(ctx, tx, doing, func(row scanner) (err error) {
 		var c audit.Summed
@@ -104,7 +109,7 @@ func (s *Store) CheckSums(ctx context.Context, q audit.CheckQuery) (*audit.Check
 		}
 		return err
 	}, "SELECT agent_id, counterparty, currency, amount, decision, policy_id, coalesce(rule_id, ''), coalesce(reason_code, ''), latency_ms"+
-		" FROM checks AS examined WHERE check_id >= ? AND check_id < ?"+w.text, w.args...)
+		" FROM checks AS examined"+w.String(), w.Args...)
 	if err != nil {
 		return nil, err
 	}

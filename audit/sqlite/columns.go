@@ -9,6 +9,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // rowsPerInsert is how many rows one statement inserts, if there are as many: a statement costs
@@ -165,7 +166,7 @@ func scanCheck(row scanner) (*spend.Check, error) {
 // scanViolation reads listedViolationColumns.
 func scanViolation(row scanner) (v audit.Violation, err error) {
 	err = row.Scan(blob(v.ID[:]), &v.AgentID, &v.PolicyID, &v.PolicyVersion, known(&v.ActionType, spend.ParseActionType),
-		parse(&v.Amount, spend.ParseAmount),
+		sqlstore.Parse(&v.Amount, spend.ParseAmount),
 		&v.Currency, &v.Counterparty, known(&v.Effect, spend.ParseEffect), &v.RuleID, &v.RuleDescription,
 		known(&v.Confidence, spend.ParseConfidence), &v.LatencyMS)
 	return v, err

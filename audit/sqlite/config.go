@@ -16,7 +16,7 @@ import (
 func (s *Store) CreatePolicy(ctx context.Context, by audit.Actor, p *audit.Policy, b audit.NewBudgets, now time.Time) error {
 	stored := p
 	err := s.write(ctx, fmt.Sprintf("cannot create policy %q", p.PolicyID), func(tx *sql.Tx) error {
-		asked, version, err := asks(tx, p.PolicyID)
+		asked, version, err := sqlstore.Asks(ctx, databaseTx{tx}, p.PolicyID)
 		if err != nil {
 			return err
 		}
@@ -130,11 +130,11 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 			return err
 		}
 		// If the key does not exist, the generation is rolled back.
-		before, err := scanKey(tx.QueryRow("SELECT "+sqlstore.KeyColumns+" FROM keys WHERE id = ?", id[:]))
+		before, err := sqlstore.ScanKey(rowOf(tx, "SELECT "+sqlstore.KeyColumns+" FROM keys WHERE id = ?", id[:]))
 		if err != nil {
 			return err
 		}
-		k, err = scanKey(tx.QueryRow(`UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
+		k, err = sqlstore.ScanKey(rowOf(tx, `UPDATE keys SET active = coalesce(?1, active), name = coalesce(?2, name),
 			rpm = coalesce(?3, rpm), grants = CASE WHEN ?4 IS NULL THEN grants ELSE nullif(json_patch(coalesce(grants, '{}'), ?4), '{}') END,
 			generation = ?5 WHERE id = ?6 RETURNING `+sqlstore.KeyColumns,
 			change.Active, change.Name, change.RateLimitRPM, orNull(change.Grants.MergePatch()), generation, id[:]))
@@ -168,7 +168,7 @@ func (s *Store) UpdateKey(ctx context.Context, by audit.Actor, id spend.ID, chan
 // RecordExpiring implements audit.Keys.
 func (s *Store) RecordExpiring(ctx context.Context, expiring *audit.Key) error {
 	return s.write(ctx, "cannot record that key "+expiring.ID.Text(spend.PrefixKey)+" expires", func(tx *sql.Tx) error {
-		k, err := scanKey(tx.QueryRow(`SELECT `+sqlstore.KeyColumns+` FROM keys
+		k, err := sqlstore.ScanKey(rowOf(tx, `SELECT `+sqlstore.KeyColumns+` FROM keys
 			WHERE id = ?1 AND active AND grants ->> '$.expires_at' = ?2 ->> '$.expires_at' AND NOT EXISTS (SELECT 1 FROM changes
 				WHERE subject = ?3 AND kind = 'key.expiring' AND details ->> '$.expires_at' = ?2 ->> '$.expires_at')`,
 			expiring.ID[:], expiring.Grants.Text(), expiring.ID.Text(spend.PrefixKey)))
@@ -187,11 +187,6 @@ func (s *Store) RecordExpiring(ctx context.Context, expiring *audit.Key) error {
 		}
 		return err
 	})
-}
-
-func scanKey(row scanner) (audit.Key, error) {
-	k, err := sqlstore.ScanKey(databaseRow{row})
-	return *k.Key, err
 }
 
 // NoteKeyUses implements audit.Keys.
@@ -220,7 +215,7 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Generation, err = one(ctx, tx, doing, scalar[int64], "SELECT generation FROM config"); err != nil {
 		return changes, err
 	}
-	if changes.Keys, err = collect(ctx, tx, doing, scanKey,
+	if changes.Keys, err = collect(ctx, tx, doing, sqlstore.ScanKey,
 		"SELECT "+sqlstore.KeyColumns+" FROM keys WHERE generation > ?", since); err != nil {
 		return changes, err
 	}
@@ -231,10 +226,10 @@ func (s *Store) ConfigChanges(ctx context.Context, since int64) (audit.ConfigCha
 	if changes.Stops, err = one(ctx, tx, doing, scalar[int64], "SELECT stops FROM epoch"); err != nil {
 		return changes, err
 	}
-	changes.Stopping, err = collect(ctx, tx, doing, scanChange, `SELECT `+readChangeColumns+` FROM changes AS c
+	changes.Stopping, err = collect(ctx, tx, doing, sqlstore.ScanChange, `SELECT `+sqlstore.ChangeColumns+` FROM changes AS c
 		WHERE kind LIKE 'freeze.%' AND seq > ?1 AND (?1 > 0 OR kind = 'freeze.created' AND NOT EXISTS (
 			SELECT 1 FROM changes AS e WHERE e.subject = c.subject AND e.kind IN ('freeze.released', 'freeze.ended')))
-		UNION ALL SELECT `+readChangeColumns+` FROM changes AS c
+		UNION ALL SELECT `+sqlstore.ChangeColumns+` FROM changes AS c
 		WHERE kind LIKE 'grant.%' AND seq > ?1 AND details ->> 'until_ms' > ?2`, since, time.Now().Add(-audit.GrantMargin).UnixMilli())
 	return changes, err
 }

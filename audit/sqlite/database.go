@@ -18,6 +18,9 @@ func init() {
 	sqlite.MustRegisterScalarFunction("now_ms", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return time.Now().UnixMilli(), nil
 	})
+	sqlite.MustRegisterDeterministicScalarFunction("from_ms", 1, func(_ *sqlite.FunctionContext, ms []driver.Value) (driver.Value, error) {
+		return ms[0], nil
+	})
 }
 
 // database is the store's sqlstore.DB.
@@ -80,6 +83,7 @@ func arguments(args []any) []any {
 	return args
 }
 
+// databaseRow is a *sql.Row or *sql.Rows.
 type databaseRow struct{ row scanner }
 
 // Scan implements sqlstore.Row.
@@ -95,4 +99,9 @@ func (r databaseRow) Scan(targets ...any) error {
 		}
 	}
 	return r.row.Scan(targets...)
+}
+
+// rowOf returns the only row of a query, whose scan fails with sql.ErrNoRows if there is none.
+func rowOf(tx *sql.Tx, query string, args ...any) databaseRow {
+	return databaseRow{tx.QueryRow(query, arguments(args)...)}
 }

@@ -17,7 +17,7 @@ const draftColumns = "policy_id, generation, base_version, name, description, ru
 func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, now time.Time) error {
 	made := *d
 	err := s.write(ctx, fmt.Sprintf("cannot put the draft of policy %q", d.PolicyID), func(tx *sql.Tx) error {
-		asked, version, err := asks(tx, d.PolicyID)
+		asked, version, err := sqlstore.Asks(ctx, databaseTx{tx}, d.PolicyID)
 		if err != nil {
 			return err
 		}
@@ -40,12 +40,6 @@ func (s *Store) PutDraft(ctx context.Context, by audit.Actor, d *audit.Draft, no
 		*d = made
 	}
 	return err
-}
-
-// latestVersion fails with sql.ErrNoRows if the policy does not exist.
-func latestVersion(tx *sql.Tx, policyID string) (version int, err error) {
-	err = tx.QueryRow("SELECT version FROM policies WHERE policy_id = ? ORDER BY version DESC LIMIT 1", policyID).Scan(&version)
-	return version, err
 }
 
 // recordDraft adds a row, which ends the draft if its rules are empty, and the change.
@@ -89,14 +83,14 @@ func (s *Store) PromoteDraft(ctx context.Context, by audit.Actor, p audit.Promot
 		if d.Generation != p.Generation {
 			return audit.ErrNotFound
 		}
-		latest, err := latestVersion(tx, p.PolicyID)
+		_, latest, err := sqlstore.Asks(ctx, databaseTx{tx}, p.PolicyID)
 		if err != nil {
 			return err
 		}
 		if latest != p.Version {
 			return &audit.VersionError{Version: latest}
 		}
-		forced, err := approved(tx, by, d, p.Budgets.Drop, now)
+		forced, err := approved(tx, by, d, p.Budgets.Drop)
 		if err != nil {
 			return err
 		}

@@ -51,28 +51,6 @@ func (s *Store) OutcomesOf(ctx context.Context, ids []spend.ID) ([]*spend.Outcom
 		"SELECT "+outcomeColumns()+" FROM outcomes WHERE outcome_id IN ("+marks(len(ids))+")", idArgs(ids)...)
 }
 
-// ExhaustionsOf implements audit.EventSources.
-func (s *Store) ExhaustionsOf(ctx context.Context, ids []spend.ID) ([]audit.Exhaustion, error) {
-	return collect(ctx, s.reader, "cannot look up exhausted budgets", scanExhaustion,
-		`SELECT id, at, counter_id, start_ms, bucket_ms, policy_id, rule_id, since, subject, agent_id, max_used IS NOT NULL, max_used,
-			max_count IS NOT NULL, max_count, percent, used, count
-		FROM budget_exhaustions WHERE id IN (`+marks(len(ids))+")", idArgs(ids)...)
-}
-
-func scanExhaustion(row scanner) (e audit.Exhaustion, err error) {
-	err = row.Scan(blob(e.ID[:]), (*millis)(&e.At), blob(e.Counter.ID[:]), &e.Counter.StartMS, &e.Counter.BucketMS, &e.PolicyID, &e.RuleID,
-		&e.Since, &e.Subject,
-		(*text)(&e.AgentID), &e.Limited, orAbsent(&e.Limit, spend.ParseTotal), &e.Counted, (*integer)(&e.MaxCount), &e.Percent,
-		parse(&e.Usage.Used, spend.ParseTotal), &e.Usage.Count)
-	return e, err
-}
-
-// ChangesOf implements audit.EventSources.
-func (s *Store) ChangesOf(ctx context.Context, seqs []int64) ([]audit.Change, error) {
-	return collect(ctx, s.reader, "cannot read the changes", scanChange,
-		"SELECT "+readChangeColumns+" FROM changes WHERE seq IN ("+marks(len(seqs))+")", anys(seqs, func(seq *int64) any { return *seq })...)
-}
-
 // ApprovalsOf implements audit.EventSources.
 func (s *Store) ApprovalsOf(ctx context.Context, ids []spend.ID) ([]audit.ApprovalEvent, error) {
 	found, err := approvals(ctx, s.reader, "WHERE a.id IN ("+marks(len(ids))+")", idArgs(ids)...)

@@ -7,16 +7,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-// Deployment implements audit.Fences.
-func (s *Store) Deployment(ctx context.Context) (spend.ID, error) {
-	return one(ctx, s.reader, "cannot read the deployment's ID", scanID, "SELECT id FROM deployment")
-}
-
-// Epoch implements audit.Fences.
-func (s *Store) Epoch(ctx context.Context) (spend.ID, error) {
-	return one(ctx, s.reader, "cannot read the epoch", scanID, "SELECT id FROM epoch")
-}
-
 // RotateEpoch implements audit.Fences. Taking its turn on the one writing connection is the wait
 // for the commits in progress.
 func (s *Store) RotateEpoch(ctx context.Context, seen, next spend.ID) (current spend.ID, err error) {

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // released is whether check c, or the use of its approval, was given back by the last report, or
@@ -101,7 +102,7 @@ func scanOutcome(row scanner) (*spend.Outcome, error) {
 		(*string)(&o.Release),
 		(*text)(&o.Excess), orAbsent(&o.Amount, spend.ParseAmount), (*text)(&o.Reference), (*text)(&o.Note), &o.KeyID, (*text)(&o.Principal),
 		&o.RequestID,
-		&o.MayRelease, blob(o.Replay[:]), (*integer)(&o.Fence.Stops), parse(&o.Payment, spend.ParseOutcomePayment))
+		&o.MayRelease, blob(o.Replay[:]), (*integer)(&o.Fence.Stops), sqlstore.Parse(&o.Payment, spend.ParseOutcomePayment))
 	if err == nil && !o.Status.Known() && o.Status != spend.Redeemed && o.Status != spend.InDoubt && o.Status != spend.TakenOver {
 		err = fmt.Errorf("unknown status %q", o.Status)
 	}

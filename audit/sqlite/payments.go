@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // movePayments changes the payments that the checks and outcomes change, or names those that have another
@@ -101,7 +102,7 @@ func (s *Store) Payments(ctx context.Context, hashes []spend.Hash) (map[spend.Ha
 	payments := make(map[spend.Hash]*spend.Payment, len(hashes))
 	err := each(ctx, s.reader, "cannot look up payments", func(row scanner) error {
 		p := new(spend.Payment)
-		err := row.Scan(&p.Namespace, &p.Key, &p.Version, blob(p.First[:]), parse(&p.PaymentState, spend.ParsePaymentState))
+		err := row.Scan(&p.Namespace, &p.Key, &p.Version, blob(p.First[:]), sqlstore.Parse(&p.PaymentState, spend.ParsePaymentState))
 		payments[p.Hash()] = p
 		return err
 	}, "SELECT namespace, payment_key, version, first_check, state FROM payments WHERE payment_hash IN ("+marks(len(hashes))+")",

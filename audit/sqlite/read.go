@@ -10,10 +10,11 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
-// scanner is *sql.Row or *sql.Rows.
-type scanner interface{ Scan(...any) error }
+// scanner is a databaseRow.
+type scanner = sqlstore.Row
 
 // querier is *sql.DB or *sql.Tx.
 type querier interface {
@@ -24,13 +25,13 @@ type querier interface {
 
 // each scans the rows of a query one after the other.
 func each(ctx context.Context, from querier, doing string, scan func(scanner) error, query string, args ...any) error {
-	rows, err := from.QueryContext(ctx, query, args...)
+	rows, err := from.QueryContext(ctx, query, arguments(args)...)
 	if err != nil {
 		return unavailable(doing, err)
 	}
 	defer func() { _ = rows.Close() }() // its error is rows.Err's
 	for rows.Next() {
-		if err := scan(rows); err != nil {
+		if err := scan(databaseRow{rows}); err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 	}
@@ -57,7 +58,7 @@ func collect[T any](
 
 // one reads the only row of a query. It fails with audit.ErrNotFound if there is none.
 func one[T any](ctx context.Context, from querier, doing string, scan func(scanner) (T, error), query string, args ...any) (T, error) {
-	found, err := scan(from.QueryRowContext(ctx, query, args...))
+	found, err := scan(databaseRow{from.QueryRowContext(ctx, query, arguments(args)...)})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = fmt.Errorf("%s: %w", doing, audit.ErrNotFound)
@@ -134,25 +135,9 @@ func (m *millis) Scan(column any) error {
 	return nil
 }
 
-// parsed parses a text column.
-type parsed func(text string) error
-
-// Scan implements sql.Scanner.
-func (p parsed) Scan(column any) error {
-	value, _ := column.(string)
-	return p(value)
-}
-
-func parse[T any](into *T, by func(string) (T, error)) parsed {
-	return func(text string) (err error) {
-		*into, err = by(text)
-		return err
-	}
-}
-
-// orAbsent is parse for a column that may be null.
-func orAbsent[T any](into *T, by func(string) (T, error)) parsed {
-	return parse(into, func(text string) (absent T, err error) {
+// orAbsent is sqlstore.Parse for a column that may be null.
+func orAbsent[T any](into *T, by func(string) (T, error)) sqlstore.Parsed {
+	return sqlstore.Parse(into, func(text string) (absent T, err error) {
 		if text == "" {
 			return absent, nil
 		}
@@ -160,8 +145,8 @@ func orAbsent[T any](into *T, by func(string) (T, error)) parsed {
 	})
 }
 
-// known is parse for a text with a fixed set of values.
-func known[T any](into *T, by func(string) (T, bool)) parsed {
+// known is sqlstore.Parse for a text with a fixed set of values.
+func known[T any](into *T, by func(string) (T, bool)) sqlstore.Parsed {
 	return func(text string) error {
 		var ok bool
 		if *into, ok = by(text); !ok {
@@ -207,46 +192,15 @@ func hashArgs(hashes []spend.Hash) []any {
 	return anys(hashes, func(h *spend.Hash) any { return h[:] })
 }
 
-// where is the conditions of a query and their arguments.
-type where struct {
-	text string
-	args []any
-}
-
-func (w *where) and(condition string, args ...any) {
-	w.text += " AND " + condition
-	w.args = append(w.args, args...)
-}
-
-// is adds the condition that a column has a value, unless the value is empty.
-func (w *where) is(column, value string) {
-	if value != "" {
-		w.and(column+" = ?", value)
-	}
-}
-
-// in adds the condition that a column has one of the values, unless they are nil.
-func (w *where) in(column string, values []string) {
-	if values != nil {
-		w.and(column+" IN ("+marks(len(values))+")", anys(values, func(v *string) any { return *v })...)
-	}
-}
-
-// amounts adds the bounds of amounts. These are shortest plain decimals, whose order is that of their digits before the point,
+// addAmounts adds the bounds of amounts. These are shortest plain decimals, whose order is that of their digits before the point,
 // and then that of the texts.
-func (w *where) amounts(a audit.Amounts) {
+func addAmounts(w *sqlstore.Where, a audit.Amounts) {
 	bound := func(sign string, of *spend.Amount) {
 		if of != nil {
-			w.and("(instr(amount || '.', '.'), amount) "+sign+" (instr(? || '.', '.'), ?)", of.String(), of.String())
+			value := w.Arg(of.String())
+			w.Text += " AND (instr(amount || '.', '.'), amount) " + sign + " (instr(" + value + " || '.', '.'), " + value + ")"
 		}
 	}
 	bound(">=", a.AmountFrom)
 	bound("<=", a.AmountTo)
-}
-
-// within adds the conditions of what the asking key may see.
-func (w *where) within(b audit.Bounds) {
-	w.in("policy_id", b.PolicyIDs)
-	w.in("agent_id", b.AgentIDs)
-	w.is("coalesce(principal, key_id)", b.Principal)
 }

@@ -77,16 +77,3 @@ func (u unread) give() {
 		o.Check, o.Unread = check, false
 	}
 }
-
-// Doubts implements audit.Redemptions.
-func (s *Store) Doubts(ctx context.Context, limit int) (d audit.Doubts, err error) {
-	const doing = "cannot look for redeemed checks without an outcome"
-	d.Due, err = collect(ctx, s.reader, doing, scanID,
-		"SELECT check_id FROM redemptions_open WHERE doubted_at IS NULL AND redeemed_at <= ? ORDER BY redeemed_at LIMIT ?",
-		time.Now().Add(-spend.DoubtAfter).UnixMilli(), limit)
-	if err != nil {
-		return d, err
-	}
-	d.InDoubt, err = one(ctx, s.reader, doing, scalar[int64], "SELECT count(*) FROM redemptions_open WHERE doubted_at IS NOT NULL")
-	return d, err
-}

@@ -86,7 +86,7 @@ func (s *Store) undamaged(ctx context.Context) error {
 }
 
 func disableWebhooks(ctx context.Context, tx *sql.Tx, now time.Time) (disabled int, err error) {
-	active, err := collect(ctx, tx, "cannot list webhooks", scanWebhook, selectWebhooks+"WHERE w.active ORDER BY w.id")
+	active, err := collect(ctx, tx, "cannot list webhooks", sqlstore.ScanWebhook, selectWebhooks+"WHERE active ORDER BY id")
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 	"spendgate/audit/verify"
 )
 
@@ -167,12 +168,12 @@ func (s *Snapshot) Approval(ctx context.Context, id spend.ID) (*audit.Approval, 
 // the order of their numbers.
 func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each func(audit.Change) error) error {
 	return s.stream(ctx, "the decisions about approvals", func(row scanner) error {
-		c, err := scanChange(row)
+		c, err := sqlstore.ScanChange(row)
 		if err != nil {
 			return err
 		}
 		return each(c)
-	}, "SELECT "+readChangeColumns+" FROM changes WHERE kind LIKE 'approval.%' AND subject IN ("+marks(len(ids))+") ORDER BY seq",
+	}, "SELECT "+sqlstore.ChangeColumns+" FROM changes WHERE kind LIKE 'approval.%' AND subject IN ("+marks(len(ids))+") ORDER BY seq",
 		anys(ids, func(id *spend.ID) any { return id.Text(spend.PrefixApproval) })...)
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strconv"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 const (
@@ -74,31 +76,33 @@ func (s *Store) CheckCounts(ctx context.Context, q audit.CountQuery) ([]audit.Ch
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, end := q.IDRange()
-	w := where{text: " WHERE check_id >= ? AND check_id < ?", args: []any{low[:], end[:]}}
+	var w sqlstore.Where
 	tally := make(audit.Tally)
 	if q.OneByOne() {
-		examined, err := one(ctx, tx, doing, scalar[int], "SELECT count(*) FROM (SELECT 1 FROM checks"+w.text+" LIMIT ?)",
-			append(w.args, q.Examine+1)...)
+		w.Range("check_id", low, end)
+		examined, err := one(ctx, tx, doing, scalar[int], "SELECT count(*) FROM (SELECT 1 FROM checks"+w.String()+" LIMIT "+
+			strconv.Itoa(q.Examine+1)+")", w.Args...)
 		if err != nil {
 			return nil, err
 		}
 		if examined > q.Examine {
 			return nil, fmt.Errorf("%s: %w", doing, audit.ErrTooMany)
 		}
-		w.is("agent_id", q.AgentID)
-		w.is("policy_id", q.PolicyID)
-		w.within(q.Bounds)
+		w.Is("agent_id", q.AgentID)
+		w.Is("policy_id", q.PolicyID)
+		w.Within(q.Bounds)
 	} else {
 		if err := addCounted(ctx, tx, &q, tally); err != nil {
 			return nil, err
 		}
 		// The plus keeps the query from the index on check_id, so that it reads only new rows.
-		w = where{text: " WHERE rowid > (" + selectCounted + ") AND +check_id >= ? AND +check_id < ?", args: []any{low[:], end[:]}}
-		w.in("policy_id", q.Policies())
+		w.Text = " AND rowid > (" + selectCounted + ")"
+		w.Range("+check_id", low, end)
+		sqlstore.In(&w, "policy_id", q.Policies())
 	}
 	var number int64
 	err = each(ctx, tx, doing, func(row scanner) error { return tallyRow(row, tally, &number) },
-		"SELECT check_id, policy_id, decision, rowid FROM checks"+w.text, w.args...)
+		"SELECT check_id, policy_id, decision, rowid FROM checks"+w.String(), w.Args...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +115,10 @@ func addCounted(ctx context.Context, tx *sql.Tx, q *audit.CountQuery, tally audi
 	if policies == nil {
 		policies = []string{""}
 	}
-	w := where{text: " WHERE minute >= ? AND minute < ?", args: []any{q.From.Unix() / 60, q.Until.Unix() / 60}}
-	w.in("policy_id", policies)
+	var w sqlstore.Where
+	w.And("minute >= ", q.From.Unix()/60)
+	w.And("minute < ", q.Until.Unix()/60)
+	sqlstore.In(&w, "policy_id", policies)
 	err := each(ctx, tx, "cannot count checks", func(row scanner) error {
 		var key audit.CountKey
 		var c audit.CheckCount
@@ -120,6 +126,6 @@ func addCounted(ctx context.Context, tx *sql.Tx, q *audit.CountQuery, tally audi
 		c.Start = time.Unix(key.Minute*60, 0).UTC()
 		tally[key] = &c
 		return err
-	}, "SELECT policy_id, minute, allows, escalations, blocks FROM check_counts"+w.text, w.args...)
+	}, "SELECT policy_id, minute, allows, escalations, blocks FROM check_counts"+w.String(), w.Args...)
 	return err
 }

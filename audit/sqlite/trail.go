@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
 // keyLife is how long an idempotency key answers for its check (S18).
@@ -214,24 +215,26 @@ func (s *Store) Violations(ctx context.Context, q audit.ViolationQuery) (audit.V
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
 	low, high := q.IDRange()
-	w := where{" WHERE id BETWEEN ? AND ?", []any{low[:], high[:]}}
-	w.is("agent_id", q.AgentID)
-	w.is("policy_id", q.PolicyID)
-	w.is("action_type", q.ActionType.String())
+	var w sqlstore.Where
+	w.And("id >= ", low)
+	w.And("id <= ", high)
+	w.Is("agent_id", q.AgentID)
+	w.Is("policy_id", q.PolicyID)
+	w.Is("action_type", q.ActionType.String())
 	if q.Effect != spend.Allow {
-		w.and("decision = ?", q.Effect.String())
+		w.And("decision = ", q.Effect.String())
 	}
-	w.amounts(q.Amounts)
-	w.within(q.Bounds)
-	if page.Total, err = one(ctx, tx, "cannot count violations", scalar[int64], "SELECT count(*) FROM violations"+w.text,
-		w.args...); err != nil {
+	addAmounts(&w, q.Amounts)
+	w.Within(q.Bounds)
+	if page.Total, err = one(ctx, tx, "cannot count violations", scalar[int64], "SELECT count(*) FROM violations"+w.String(),
+		w.Args...); err != nil {
 		return page, err
 	}
 	if !q.Before.IsZero() {
-		w.and("id < ?", q.Before[:])
+		w.And("id < ", q.Before)
 	}
 	page.Violations, err = collect(ctx, tx, "cannot list violations", scanViolation,
-		"SELECT "+listedViolationColumns+" FROM violations"+w.text+" ORDER BY id DESC LIMIT ?", append(w.args, q.Limit+1)...)
+		"SELECT "+listedViolationColumns+" FROM violations"+w.String()+" ORDER BY id DESC LIMIT "+w.Arg(q.Limit+1), w.Args...)
 	page.Violations, page.More = audit.Cut(page.Violations, q.Limit)
 	return page, err
 }

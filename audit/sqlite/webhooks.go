@@ -7,12 +7,10 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 )
 
-const (
-	webhookColumns = "w.id, w.url, w.event_types, w.active, w.secret_sha256, w.created_at"
-	selectWebhooks = "SELECT " + webhookColumns + " FROM webhooks AS w "
-)
+const selectWebhooks = "SELECT " + sqlstore.WebhookColumns + " FROM webhooks "
 
 // CreateWebhook implements audit.Webhooks.
 func (s *Store) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webhook, secret audit.Secret, cursor int64) error {
@@ -53,7 +51,7 @@ func (s *Store) CreateWebhook(ctx context.Context, by audit.Actor, w *audit.Webh
 func (s *Store) UpdateWebhook(ctx context.Context, by audit.Actor, id spend.ID, change audit.WebhookChange) (*audit.Webhook, error) {
 	var w audit.Webhook
 	err := s.write(ctx, "cannot update webhook "+id.Text(spend.PrefixWebhook), func(tx *sql.Tx) (err error) {
-		if w, err = scanWebhook(tx.QueryRow(selectWebhooks+"WHERE w.id = ?", id[:])); err != nil {
+		if w, err = sqlstore.ScanWebhook(rowOf(tx, selectWebhooks+"WHERE id = ?", id[:])); err != nil {
 			return err
 		}
 		return changeWebhook(tx, by, &w, change, time.Now())
@@ -88,7 +86,7 @@ func changeWebhook(tx *sql.Tx, by audit.Actor, w *audit.Webhook, change audit.We
 // DeleteWebhook implements audit.Webhooks.
 func (s *Store) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) error {
 	return s.write(ctx, "cannot delete webhook "+id.Text(spend.PrefixWebhook), func(tx *sql.Tx) error {
-		w, err := scanWebhook(tx.QueryRow(selectWebhooks+"WHERE w.id = ?", id[:]))
+		w, err := sqlstore.ScanWebhook(rowOf(tx, selectWebhooks+"WHERE id = ?", id[:]))
 		if err != nil {
 			return err
 		}
@@ -102,62 +100,6 @@ func (s *Store) DeleteWebhook(ctx context.Context, by audit.Actor, id spend.ID) 
 		_, err = tx.Exec("DELETE FROM webhooks WHERE id = ?", id[:])
 		return err
 	})
-}
-
-func scanWebhook(row scanner) (w audit.Webhook, err error) {
-	err = row.Scan(webhookTargets(&w)...)
-	return w, err
-}
-
-// webhookTargets returns the scan targets of webhookColumns.
-func webhookTargets(w *audit.Webhook) []any {
-	return []any{
-		blob(w.ID[:]), &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, blob(w.SecretSum[:]), (*millis)(&w.CreatedAt),
-	}
-}
-
-// HoldWebhook implements audit.Webhooks.
-func (s *Store) HoldWebhook(
-	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
-) (*audit.WebhookTask, error) {
-	var t audit.WebhookTask
-	err := s.write(ctx, "cannot hold a webhook", func(tx *sql.Tx) error {
-		now := time.Now()
-		_, err := scanID(tx.QueryRow(`UPDATE webhook_states SET held_until = ?1,
-			cursor = iif((SELECT event_types FROM webhooks WHERE id = webhook_id) = ?2, max(cursor, ?3), cursor)
-			WHERE webhook_id = ?4 AND holder = ?5 AND held_until > ?6 AND EXISTS (SELECT 1 FROM webhooks AS w WHERE w.id = webhook_id AND w.active)
-			RETURNING webhook_id`,
-			now.Add(lease).UnixMilli(), audit.EventTypesText(seen.EventTypes), seen.Cursor, id[:], holder[:], now.UnixMilli()))
-		if err == nil {
-			t, err = readTask(tx, id, now)
-		}
-		return err
-	})
-	return orNil(t, err)
-}
-
-func readTask(tx *sql.Tx, id spend.ID, now time.Time) (t audit.WebhookTask, err error) {
-	var secret, previous string
-	var previousUntil time.Time
-	err = tx.QueryRow("SELECT "+webhookColumns+`, s.secret, s.previous_secret, s.previous_until, s.cursor, s.failures, s.resume_at,
-		(SELECT min(r.since) FROM webhook_retries AS r WHERE r.webhook_id = w.id AND r.sequence > `+eventsFloor+`)
-		FROM webhooks AS w JOIN webhook_states AS s ON s.webhook_id = w.id WHERE w.id = ?`, id[:]).
-		Scan(append(webhookTargets(&t.Webhook), &secret, (*text)(&previous), (*millis)(&previousUntil), &t.Cursor, &t.Failures,
-			(*millis)(&t.ResumeAt), (*millis)(&t.OldestAt))...)
-	if err != nil {
-		return t, err
-	}
-	t.Now, t.Secrets = now.UTC(), []audit.Secret{audit.Secret(secret)}
-	if previousUntil.UnixMilli() > now.UnixMilli() {
-		t.Secrets = append(t.Secrets, audit.Secret(previous))
-	}
-	t.Retries, err = collect(context.Background(), tx, "cannot read what is to be tried again",
-		func(row scanner) (r audit.WebhookRetry, err error) {
-			err = row.Scan(&r.Sequence, &r.Attempts, (*millis)(&r.DueAt))
-			return r, err
-		}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = ? AND sequence > "+eventsFloor+
-			" ORDER BY due_at, sequence LIMIT ?", id[:], audit.MaxInFlight)
-	return t, err
 }
 
 // RecordDelivery implements audit.Webhooks.

@@ -63,14 +63,14 @@ func (s *Store) Backtest(ctx context.Context, id spend.ID) (*audit.Backtest, err
 
 // ListBacktests implements audit.Backtests.
 func (s *Store) ListBacktests(ctx context.Context, q audit.BacktestQuery) (page []audit.Backtest, more bool, err error) {
-	var w where
-	w.and("id < ", cmp.Or(q.Before, audit.MaxID()))
-	w.is("policy_id", q.PolicyID)
-	w.is("status", string(q.Status))
-	in(&w, "policy_id", q.PolicyIDs)
+	var w Where
+	w.And("id < ", cmp.Or(q.Before, audit.MaxID()))
+	w.Is("policy_id", q.PolicyID)
+	w.Is("status", string(q.Status))
+	In(&w, "policy_id", q.PolicyIDs)
 	page, err = list(ctx, s, "cannot list backtests", func(row Row) (b audit.Backtest, err error) {
 		return b, scanListedBacktest(row, &b)
-	}, "SELECT "+listedBacktest+" FROM backtests"+w.String()+" ORDER BY id DESC LIMIT "+w.arg(q.Limit+1), w.args...)
+	}, "SELECT "+listedBacktest+" FROM backtests"+w.String()+" ORDER BY id DESC LIMIT "+w.Arg(q.Limit+1), w.Args...)
 	page, more = audit.Cut(page, q.Limit)
 	return page, more, err
 }
@@ -105,8 +105,8 @@ const leaseBacktest = `UPDATE backtests SET status = 'running', holder = $1, hel
 // LeaseBacktest implements audit.Backtests. An attempt may be counted twice.
 func (s *Store) LeaseBacktest(ctx context.Context, holder spend.ID, lease time.Duration) (taken *audit.Backtest, err error) {
 	const doing = "cannot take a backtest"
-	open, err := list(ctx, s, doing, scalar[bool], "SELECT EXISTS (SELECT 1 FROM backtests WHERE "+openBacktest+")")
-	if err != nil || !open[0] {
+	open, err := value[bool](ctx, s, doing, "SELECT EXISTS (SELECT 1 FROM backtests WHERE "+openBacktest+")")
+	if err != nil || !open {
 		return nil, err // so that nothing is written while nothing happens
 	}
 	err = s.db.Write(ctx, doing, "", func(ctx context.Context, tx Tx) error {
@@ -149,13 +149,13 @@ func (s *Store) HoldBacktest(ctx context.Context, holder, id spend.ID, p audit.B
 		}
 		n := p.Behind
 		for flips := range slices.Chunk(p.Flips, atOnce) {
-			var rows where
+			var rows Where
 			for _, flip := range flips {
 				n++
-				rows.text += ", (" + rows.arg(id) + ", " + rows.arg(n) + ", " + rows.arg(flip) + ")"
+				rows.Text += ", (" + rows.Arg(id) + ", " + rows.Arg(n) + ", " + rows.Arg(flip) + ")"
 			}
-			_, err := tx.Exec(ctx, "INSERT INTO backtest_flips (backtest_id, n, flip) VALUES "+strings.TrimPrefix(rows.text, ", ")+
-				" ON CONFLICT DO NOTHING", rows.args...)
+			_, err := tx.Exec(ctx, "INSERT INTO backtest_flips (backtest_id, n, flip) VALUES "+strings.TrimPrefix(rows.Text, ", ")+
+				" ON CONFLICT DO NOTHING", rows.Args...)
 			if err != nil {
 				return nil, err
 			}

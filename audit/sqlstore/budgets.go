@@ -11,25 +11,31 @@ import (
 
 // CounterPrincipals implements audit.Budgets.
 func (s *Store) CounterPrincipals(ctx context.Context, counter spend.ID) ([]string, error) {
-	return list(ctx, s, "cannot read whose checks a counter met", func(row Row) (principal string, err error) {
-		return principal, row.Scan(&principal)
-	}, "SELECT principal FROM budget_principals WHERE counter_id = $1", counter)
+	return list(ctx, s, "cannot read whose checks a counter met", scalar[string],
+		"SELECT principal FROM budget_principals WHERE counter_id = $1", counter)
+}
+
+// CountersMet implements audit.Budgets.
+func (s *Store) CountersMet(ctx context.Context, principal string, counters []spend.ID) ([]spend.ID, error) {
+	var w Where
+	Among(&w, "counter_id", counters)
+	w.And("principal = ", principal)
+	return list(ctx, s, "cannot read whose counters are met", scalar[spend.ID],
+		"SELECT counter_id FROM budget_principals"+w.String(), w.Args...)
 }
 
 // AskedBy implements audit.Budgets. It reads the violations of its window: no index serves it, since one would cost each check.
 func (s *Store) AskedBy(ctx context.Context, q audit.AskedQuery) ([]spend.ID, error) {
-	var w where
+	var w Where
 	from, id := "checks", "check_id"
 	if q.Refused {
 		from, id = "violations", "id"
 	}
-	w.and(id+" >= ", q.From)
-	w.and(id+" < ", q.Before)
-	w.and("policy_id = ", q.PolicyID)
-	w.and("coalesce(principal, key_id) = ", q.Principal)
-	return list(ctx, s, "cannot list the checks of a principal", func(row Row) (found spend.ID, err error) {
-		return found, row.Scan(&found)
-	}, "SELECT "+id+" FROM "+from+w.String()+fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", id, q.Limit), w.args...)
+	w.Range(id, q.From, q.Before)
+	w.And("policy_id = ", q.PolicyID)
+	w.And("coalesce(principal, key_id) = ", q.Principal)
+	return list(ctx, s, "cannot list the checks of a principal", scalar[spend.ID],
+		"SELECT "+id+" FROM "+from+w.String()+fmt.Sprintf(" ORDER BY %s DESC LIMIT %d", id, q.Limit), w.Args...)
 }
 
 // Askers implements audit.Keys.

@@ -16,8 +16,8 @@ const selectDraft = `SELECT d.policy_id, d.generation, d.base_version, d.name, d
 
 func scanDraft(row Row) (d audit.Draft, err error) {
 	return d, row.Scan(&d.PolicyID, &d.Generation, &d.BaseVersion, &d.Name, &d.Description, &d.Rules, &d.Metadata, &d.MadeAt,
-		parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, &d.Hash, &d.Author.KeyID, &d.Author.Principal, &d.Author.Credential,
-		parse(&d.Note, parseNote), &d.Submitted)
+		Parse(&d.Redeem, spend.ParseRedeemTerms), &d.Changes, &d.Hash, &d.Author.KeyID, &d.Author.Principal, &d.Author.Credential,
+		Parse(&d.Note, parseNote), &d.Submitted)
 }
 
 const newestDraft = selectDraft + "WHERE d.policy_id = $1 ORDER BY d.generation DESC LIMIT 1"
@@ -34,13 +34,13 @@ func (s *Store) Draft(ctx context.Context, policyID string) (*audit.Draft, error
 
 // SubmittedDrafts implements audit.Drafts.
 func (s *Store) SubmittedDrafts(ctx context.Context, q audit.PolicyQuery) (policyIDs []string, more bool, err error) {
-	var w where
-	w.and("d.policy_id > ", q.After)
-	in(&w, "d.policy_id", q.PolicyIDs)
+	var w Where
+	w.And("d.policy_id > ", q.After)
+	In(&w, "d.policy_id", q.PolicyIDs)
 	policyIDs, err = list(ctx, s, "cannot list the drafts that were submitted", scalar[string], `SELECT d.policy_id FROM drafts AS d
 		WHERE d.rules <> '' AND d.generation = (SELECT max(l.generation) FROM drafts AS l WHERE l.policy_id = d.policy_id)
 			AND (SELECT p.changes FROM policies AS p WHERE p.policy_id = d.policy_id ORDER BY p.version DESC LIMIT 1) IS NOT NULL`+
-		w.text+" ORDER BY d.policy_id LIMIT "+strconv.Itoa(q.Limit+1), w.args...)
+		w.Text+" ORDER BY d.policy_id LIMIT "+strconv.Itoa(q.Limit+1), w.Args...)
 	policyIDs, more = audit.Cut(policyIDs, q.Limit)
 	return policyIDs, more, err
 }

@@ -11,13 +11,6 @@ import (
 	"spendgate/audit/spend"
 )
 
-const selectSubjects = `SELECT c.seq, c.kind, c.subject, coalesce(c.key_id, ''), coalesce(c.principal, ''),
-	coalesce(c.credential, ''), c.at, c.details FROM changes AS c `
-
-func scanSubject(row Row) (c audit.Change, err error) {
-	return c, row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.At, &c.Details)
-}
-
 // Freeze implements audit.Freezes.
 func (s *Store) Freeze(ctx context.Context, id spend.ID) (*audit.Freeze, error) {
 	f, err := subject(ctx, s, id.Text(spend.PrefixFreeze), audit.FreezesOf)
@@ -40,8 +33,7 @@ func (s *Store) lapse(ctx context.Context, f *audit.Freeze) error {
 	}
 	for i := range f.Releases {
 		r := &f.Releases[i]
-		changes, err := list(ctx, s, "cannot read the changes of a key", scanSubject,
-			selectSubjects+"WHERE c.subject = $1 ORDER BY c.seq", r.By.KeyID)
+		changes, err := list(ctx, s, "cannot read the changes of a key", ScanChange, selectSubject, r.By.KeyID)
 		if err == nil {
 			err = r.Lapse(f.Scope, changes)
 		}
@@ -57,10 +49,12 @@ func (s *Store) BudgetGrant(ctx context.Context, id spend.ID) (*audit.BudgetGran
 	return subject(ctx, s, id.Text(spend.PrefixGrant), audit.GrantsOf)
 }
 
+const selectSubject = selectChanges + " WHERE subject = $1 ORDER BY seq"
+
 // subject reads what is its changes.
 func subject[T any](ctx context.Context, s *Store, name string, of func([]audit.Change) ([]T, error)) (*T, error) {
 	doing := "cannot read " + name
-	changes, err := list(ctx, s, doing, scanSubject, selectSubjects+"WHERE c.subject = $1 ORDER BY c.seq", name)
+	changes, err := list(ctx, s, doing, ScanChange, selectSubject, name)
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +70,12 @@ func subject[T any](ctx context.Context, s *Store, name string, of func([]audit.
 
 // subjects reads a page of what is its changes, newest first, by a condition on their creations.
 func subjects[T any](
-	ctx context.Context, s *Store, kind audit.ChangeKind, w where, limit int, of func([]audit.Change) ([]T, error),
+	ctx context.Context, s *Store, kind audit.ChangeKind, w Where, limit int, of func([]audit.Change) ([]T, error),
 ) (page []T, more bool, err error) {
 	stem, _, _ := strings.Cut(string(kind), ".") // the index has all changes of such subjects
-	changes, err := list(ctx, s, "cannot list the subjects of "+string(kind), scanSubject, selectSubjects+
-		"WHERE c.subject IN (SELECT subject FROM changes AS b WHERE kind LIKE '"+stem+".%' AND kind = '"+string(kind)+"'"+w.text+
-		fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY c.seq", limit+1), w.args...)
+	changes, err := list(ctx, s, "cannot list the subjects of "+string(kind), ScanChange, selectChanges+
+		" WHERE subject IN (SELECT subject FROM changes AS b WHERE kind LIKE '"+stem+".%' AND kind = '"+string(kind)+"'"+w.Text+
+		fmt.Sprintf(" ORDER BY seq DESC LIMIT %d) ORDER BY seq", limit+1), w.Args...)
 	if err != nil {
 		return nil, false, err
 	}
@@ -95,25 +89,25 @@ func subjects[T any](
 
 // ListBudgetGrants implements audit.BudgetGrants.
 func (s *Store) ListBudgetGrants(ctx context.Context, q audit.GrantQuery) (page []audit.BudgetGrant, more bool, err error) {
-	var w where
+	var w Where
 	if q.Before > 0 {
-		w.and("seq < ", q.Before)
+		w.And("seq < ", q.Before)
 	}
 	return subjects(ctx, s, audit.GrantCreated, w, q.Limit, audit.GrantsOf)
 }
 
 // ListFreezes implements audit.Freezes.
 func (s *Store) ListFreezes(ctx context.Context, q audit.FreezeQuery) (page []audit.Freeze, more bool, err error) {
-	var w where
+	var w Where
 	if q.Before > 0 {
-		w.and("seq < ", q.Before)
+		w.And("seq < ", q.Before)
 	}
 	if q.Scope != nil {
-		w.and("hash = ", q.Scope.Hash())
+		w.And("hash = ", q.Scope.Hash())
 	}
 	if q.Active != nil {
 		not := map[bool]string{true: "NOT "}[*q.Active]
-		w.text += " AND " + not + `EXISTS (SELECT 1 FROM changes AS e
+		w.Text += " AND " + not + `EXISTS (SELECT 1 FROM changes AS e
 			WHERE e.subject = b.subject AND e.kind IN ('freeze.released', 'freeze.ended'))`
 	}
 	page, more, err = subjects(ctx, s, audit.FreezeCreated, w, q.Limit, audit.FreezesOf)
@@ -127,14 +121,14 @@ func (s *Store) ListFreezes(ctx context.Context, q audit.FreezeQuery) (page []au
 
 // FreezeReach implements audit.Freezes.
 func (s *Store) FreezeReach(ctx context.Context, scope audit.FreezeScope, since time.Time) ([]audit.FreezeReach, error) {
-	var w where
-	w.and("check_id >= ", audit.FirstID(since.UnixMilli()))
+	var w Where
+	w.And("check_id >= ", audit.FirstID(since.UnixMilli()))
 	switch scope.Kind {
 	case audit.FreezePolicy, audit.FreezeAgent, audit.FreezeCounterparty:
-		w.and(string(scope.Kind)+" = ", scope.Value)
+		w.And(string(scope.Kind)+" = ", scope.Value)
 	case audit.FreezeAll, audit.FreezePrincipal: // names are compared by the caller
 	}
 	return list(ctx, s, "cannot count the checks that a freeze reaches", func(row Row) (r audit.FreezeReach, err error) {
 		return r, row.Scan(&r.Asker.KeyID, &r.Asker.Principal, &r.Asker.Owner, &r.Checks)
-	}, "SELECT key_id, coalesce(principal, key_id), coalesce(owner, ''), count(*) FROM checks"+w.String()+" GROUP BY 1, 2, 3", w.args...)
+	}, "SELECT key_id, coalesce(principal, key_id), coalesce(owner, ''), count(*) FROM checks"+w.String()+" GROUP BY 1, 2, 3", w.Args...)
 }

@@ -8,22 +8,25 @@ import (
 	"spendgate/audit/spend"
 )
 
-// KeyColumns are what ScanKey reads.
+// KeyColumns are what KeyTargets take.
 const KeyColumns = "id, hash, name, rpm, active, created_at, last_used, CAST(grants AS text), coalesce(stopped, 0), " +
-	"coalesce(granter_since, 0), generation"
+	"coalesce(granter_since, 0)"
+
+// KeyTargets returns the targets of a scan of KeyColumns.
+func KeyTargets(k *audit.Key) []any {
+	return []any{
+		&k.ID, &k.Hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &k.LastUsedAt, Parse(&k.Grants, spend.ParseGrants),
+		&k.Stopped, &k.GranterSince,
+	}
+}
+
+// ScanKey reads KeyColumns.
+func ScanKey(row Row) (k audit.Key, err error) { return k, row.Scan(KeyTargets(&k)...) }
 
 // KeyNow is a key as of a generation.
 type KeyNow struct {
 	*audit.Key
 	Generation int64
-}
-
-// ScanKey reads KeyColumns.
-func ScanKey(row Row) (KeyNow, error) {
-	k := KeyNow{Key: new(audit.Key)}
-	err := row.Scan(&k.ID, &k.Hash, &k.Name, &k.RateLimitRPM, &k.Active, &k.CreatedAt, &k.LastUsedAt, parse(&k.Grants, spend.ParseGrants),
-		&k.Stopped, &k.GranterSince, &k.Generation)
-	return k, err
 }
 
 // KeysNow returns those of the keys that exist, by key_id.
@@ -37,9 +40,12 @@ func KeysNow(ctx context.Context, tx Tx, keyIDs ...string) (map[string]KeyNow, e
 	if ids == nil {
 		return nil, nil
 	}
-	var w where
-	in(&w, "id", ids)
-	all, err := collect(ctx, tx, ScanKey, "SELECT "+KeyColumns+" FROM keys"+w.String(), w.args...)
+	var w Where
+	Among(&w, "id", ids)
+	all, err := collect(ctx, tx, func(row Row) (KeyNow, error) {
+		k := KeyNow{Key: new(audit.Key)}
+		return k, row.Scan(append(KeyTargets(k.Key), &k.Generation)...)
+	}, "SELECT "+KeyColumns+", generation FROM keys"+w.String(), w.Args...)
 	found := make(map[string]KeyNow, len(all))
 	for _, k := range all {
 		found[k.ID.Text(spend.PrefixKey)] = k
@@ -62,24 +68,16 @@ func (s *Store) Parties(ctx context.Context, keyIDs []string) (parties map[strin
 
 // ListKeys implements audit.Keys.
 func (s *Store) ListKeys(ctx context.Context, before spend.ID, limit int) (page audit.KeyPage, err error) {
-	total, err := find(ctx, s, "cannot count keys", scalar[int64], "SELECT count(*) FROM keys")
-	if err != nil {
+	if page.Total, err = value[int64](ctx, s, "cannot count keys", "SELECT count(*) FROM keys"); err != nil {
 		return page, err
 	}
-	keys, err := list(ctx, s, "cannot list keys", func(row Row) (audit.Key, error) {
-		k, err := ScanKey(row)
-		return *k.Key, err
-	}, "SELECT "+KeyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2", cmp.Or(before, audit.MaxID()), limit+1)
-	page.Total = *total
+	keys, err := list(ctx, s, "cannot list keys", ScanKey,
+		"SELECT "+KeyColumns+" FROM keys WHERE id < $1 ORDER BY id DESC LIMIT $2", cmp.Or(before, audit.MaxID()), limit+1)
 	page.Keys, page.More = audit.Cut(keys, limit)
 	return page, err
 }
 
 // KeyByHash implements audit.Keys.
 func (s *Store) KeyByHash(ctx context.Context, hash spend.Hash) (*audit.Key, error) {
-	k, err := find(ctx, s, "cannot read a key", ScanKey, "SELECT "+KeyColumns+" FROM keys WHERE hash = $1", hash)
-	if err != nil {
-		return nil, err
-	}
-	return k.Key, nil
+	return find(ctx, s, "cannot read a key", ScanKey, "SELECT "+KeyColumns+" FROM keys WHERE hash = $1", hash)
 }

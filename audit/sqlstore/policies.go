@@ -18,7 +18,7 @@ const policyColumns = "policy_id, version, name, description, rules, metadata, c
 func scanPolicy(row Row, rest ...any) (p audit.Policy, err error) {
 	err = row.Scan(append([]any{
 		&p.PolicyID, &p.Version, &p.Name, &p.Description, &p.Rules, &p.Metadata, &p.CreatedAt, &p.UpdatedAt,
-		parse(&p.Budgets, audit.ParseBudgets), parse(&p.Redeem, spend.ParseRedeemTerms), &p.Changes,
+		Parse(&p.Budgets, audit.ParseBudgets), Parse(&p.Redeem, spend.ParseRedeemTerms), &p.Changes,
 	}, rest...)...)
 	return p, err
 }
@@ -33,38 +33,38 @@ func (s *Store) Policy(ctx context.Context, policyID string, version int) (*audi
 // ListPolicies implements audit.Policies.
 func (s *Store) ListPolicies(ctx context.Context, q audit.PolicyQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list policies"
-	var w where
-	in(&w, "policy_id", q.PolicyIDs)
+	var w Where
+	In(&w, "policy_id", q.PolicyIDs)
 	// Each policy has exactly one version 1.
-	total, err := find(ctx, s, doing, scalar[int64], "SELECT count(*) FROM policies WHERE version = 1"+w.text, w.args...)
+	total, err := value[int64](ctx, s, doing, "SELECT count(*) FROM policies WHERE version = 1"+w.Text, w.Args...)
 	if err != nil {
 		return page, err
 	}
-	w.and("policy_id > ", q.After)
+	w.And("policy_id > ", q.After)
 	page, err = s.readPolicies(ctx, doing, "SELECT policy_id, max(version) AS version FROM policies"+w.String()+" GROUP BY policy_id",
-		"policy_id", q.Limit, w.args...)
-	page.Total = *total
+		"policy_id", q.Limit, w.Args...)
+	page.Total = total
 	return page, err
 }
 
 // PolicyVersions implements audit.Policies.
 func (s *Store) PolicyVersions(ctx context.Context, q audit.VersionQuery) (page audit.PolicyPage, err error) {
 	const doing = "cannot list the versions of a policy"
-	total, err := find(ctx, s, doing, scalar[int64],
+	total, err := value[int64](ctx, s, doing,
 		"SELECT version FROM policies WHERE policy_id = $1 ORDER BY version DESC LIMIT 1", q.PolicyID)
 	if err != nil {
 		return page, err
 	}
 	page, err = s.readPolicies(ctx, doing, "SELECT policy_id, version FROM policies WHERE policy_id = $1 AND (version < $2 OR $2 = 0)",
 		"version DESC", q.Limit, q.PolicyID, q.Before)
-	if page.Total = *total; err != nil {
+	if page.Total = total; err != nil {
 		return page, err
 	}
 	oldest, newest := page.Versions()
 	made, err := list(ctx, s, doing, func(row Row) (m audit.VersionMade, err error) {
 		var drafted string
-		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, parse(&m.Note, parseNote), &m.Forced,
-			&m.Draft, &m.Drafter.KeyID, &m.Drafter.Principal, parse(&drafted, parseNote))
+		err = row.Scan(&m.Version, &m.By.KeyID, &m.By.Principal, &m.By.Credential, Parse(&m.Note, parseNote), &m.Forced,
+			&m.Draft, &m.Drafter.KeyID, &m.Drafter.Principal, Parse(&drafted, parseNote))
 		m.Note = cmp.Or(m.Note, drafted)
 		return m, err
 	}, `SELECT v.version, coalesce(v.key_id, ''), coalesce(v.principal, ''), coalesce(v.credential, ''), v.details,
@@ -101,11 +101,16 @@ const SelectDraftOf = `(SELECT max(d.seq) FROM changes AS d WHERE d.subject = v.
 
 // parseNote returns the note in the details of a change.
 func parseNote(details string) (note string, err error) {
-	var said map[string]json.RawMessage // by names as they are: a struct would take those in other letters
-	if err := json.Unmarshal([]byte(details), &said); err != nil || said["note"] == nil {
+	said, err := members(details)
+	if err != nil || said["note"] == nil {
 		return "", err
 	}
 	return note, json.Unmarshal(said["note"], &note)
+}
+
+// members returns what the details of a change say, by names as they are: a struct would take those in other letters.
+func members(details string) (said map[string]json.RawMessage, err error) {
+	return said, json.Unmarshal([]byte(details), &said)
 }
 
 // readPolicies reads a page of the policy_ids and versions that a query selects. The statement knows the sizes of texts before

@@ -28,7 +28,7 @@ func scanSession(row Row, rest ...any) (s audit.Session, err error) {
 	var idle int64
 	err = row.Scan(append([]any{
 		&s.ID, &s.TokenHash, &s.Subject.Issuer, &s.Subject.Subject, &s.Subject.Session, &s.Name, &s.Email,
-		parse(&s.Grants, spend.ParseGrants), &idle, &s.CreatedAt, &s.LastUsedAt, &s.ExpiresAt,
+		Parse(&s.Grants, spend.ParseGrants), &idle, &s.CreatedAt, &s.LastUsedAt, &s.ExpiresAt,
 	}, rest...)...)
 	s.For, s.Idle = s.ExpiresAt.Sub(s.CreatedAt), time.Duration(idle)*time.Millisecond
 	return s, err
@@ -36,11 +36,7 @@ func scanSession(row Row, rest ...any) (s audit.Session, err error) {
 
 // SignInBegins implements audit.Sessions.
 func (s *Store) SignInBegins(ctx context.Context) (time.Time, error) {
-	now, err := find(ctx, s, "cannot read the time", scalar[time.Time], "SELECT now_ms()")
-	if err != nil {
-		return time.Time{}, err
-	}
-	return *now, nil
+	return value[time.Time](ctx, s, "cannot read the time", "SELECT now_ms()")
 }
 
 // CreateSession implements audit.Sessions.

@@ -16,7 +16,7 @@ const stopMargin = time.Minute
 
 // CountStopped implements audit.Keys.
 func (s *Store) CountStopped(ctx context.Context, keyID string, stop int64, since time.Time) (n audit.Stopped, err error) {
-	stopped, err := list(ctx, s, "cannot count what a key was allowed", func(row Row) (n audit.Stopped, err error) {
+	stopped, err := find(ctx, s, "cannot count what a key was allowed", func(row Row) (n audit.Stopped, err error) {
 		return n, row.Scan(&n.Checks, &n.Voided)
 	}, `SELECT (SELECT count(*) FROM checks AS c WHERE c.check_id >= $3 AND`+ofStopped+` AND NOT EXISTS (
 			SELECT 1 FROM outcomes AS o WHERE o.check_id = c.check_id AND o.step = 1 AND coalesce(o.stops, 0) < $2)),
@@ -28,7 +28,7 @@ func (s *Store) CountStopped(ctx context.Context, keyID string, stop int64, sinc
 	if err != nil {
 		return n, err
 	}
-	return stopped[0], nil
+	return *stopped, nil
 }
 
 // OpenAllows implements audit.Payments.

@@ -70,6 +70,15 @@ func find[T any](ctx context.Context, s *Store, doing string, scan func(Row) (T,
 	return &all[0], nil
 }
 
+// value returns the only column of the only row of a query.
+func value[T any](ctx context.Context, s *Store, doing, query string, args ...any) (of T, err error) {
+	found, err := find(ctx, s, doing, scalar[T], query, args...)
+	if err == nil {
+		of = *found
+	}
+	return of, err
+}
+
 // scalar scans the only column of a row.
 func scalar[T any](row Row) (value T, err error) {
 	err = row.Scan(&value)
@@ -98,16 +107,17 @@ func (s *Store) write(ctx context.Context, doing, turn string, fn func(context.C
 	return err
 }
 
-// parsed parses a text column; null is the empty text.
-type parsed func(text string) error
+// Parsed parses a text column; null is the empty text.
+type Parsed func(text string) error
 
 // Scan implements sql.Scanner.
-func (p parsed) Scan(column any) error {
+func (p Parsed) Scan(column any) error {
 	text, _ := column.(string)
 	return p(text)
 }
 
-func parse[T any](into *T, by func(string) (T, error)) parsed {
+// Parse returns the target of a scan of a text that by reads.
+func Parse[T any](into *T, by func(string) (T, error)) Parsed {
 	return func(text string) (err error) {
 		*into, err = by(text)
 		return err

@@ -10,20 +10,27 @@ import (
 	"spendgate/audit/spend"
 )
 
-const selectWebhooks = "SELECT id, url, event_types, active, secret_sha256, created_at FROM webhooks "
+// WebhookColumns are what WebhookTargets take.
+const WebhookColumns = "id, url, event_types, active, secret_sha256, created_at"
 
-func scanWebhook(row Row) (w audit.Webhook, err error) {
-	return w, row.Scan(&w.ID, &w.URL, parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, &w.SecretSum, &w.CreatedAt)
+const selectWebhooks = "SELECT " + WebhookColumns + " FROM webhooks "
+
+// WebhookTargets returns the targets of a scan of WebhookColumns.
+func WebhookTargets(w *audit.Webhook) []any {
+	return []any{&w.ID, &w.URL, Parse(&w.EventTypes, audit.ParseEventTypes), &w.Active, &w.SecretSum, &w.CreatedAt}
 }
+
+// ScanWebhook reads WebhookColumns.
+func ScanWebhook(row Row) (w audit.Webhook, err error) { return w, row.Scan(WebhookTargets(&w)...) }
 
 // Webhook implements audit.Webhooks.
 func (s *Store) Webhook(ctx context.Context, id spend.ID) (*audit.Webhook, error) {
-	return find(ctx, s, "cannot read a webhook", scanWebhook, selectWebhooks+"WHERE id = $1", id)
+	return find(ctx, s, "cannot read a webhook", ScanWebhook, selectWebhooks+"WHERE id = $1", id)
 }
 
 // ListWebhooks implements audit.Webhooks.
 func (s *Store) ListWebhooks(ctx context.Context) ([]audit.Webhook, error) {
-	return list(ctx, s, "cannot list webhooks", scanWebhook, selectWebhooks+"ORDER BY id DESC")
+	return list(ctx, s, "cannot list webhooks", ScanWebhook, selectWebhooks+"ORDER BY id DESC")
 }
 
 // LeaseWebhooks implements audit.Webhooks.
@@ -51,16 +58,58 @@ func (s *Store) LeaseWebhooks(
 	}
 	// Nodes take turns: none waits for a webhook that another takes while the other waits for one of its own.
 	err = s.db.Write(ctx, doing, "webhook_states", func(ctx context.Context, tx Tx) (err error) {
-		w := where{args: []any{holder, lease.Milliseconds()}}
+		w := Where{Args: []any{holder, lease.Milliseconds()}}
 		for _, id := range serving {
-			w.and("webhook_id <> ", id)
+			w.And("webhook_id <> ", id)
 		}
 		leases.Taken, err = collect(ctx, tx, scalar[spend.ID], `UPDATE webhook_states SET holder = $1, held_until = now_ms() + $2
-			WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) AND (coalesce(held_until, 0) <= now_ms() OR holder = $1)`+w.text+
-			" RETURNING webhook_id", w.args...)
+			WHERE webhook_id IN (SELECT id FROM webhooks WHERE active) AND (coalesce(held_until, 0) <= now_ms() OR holder = $1)`+w.Text+
+			" RETURNING webhook_id", w.Args...)
 		return err
 	})
 	return leases, err
+}
+
+// HoldWebhook implements audit.Webhooks.
+func (s *Store) HoldWebhook(
+	ctx context.Context, holder, id spend.ID, seen audit.WebhookSeen, lease time.Duration,
+) (task *audit.WebhookTask, err error) {
+	err = s.write(ctx, "cannot hold a webhook", "", func(ctx context.Context, tx Tx) (refused, err error) {
+		held, err := tx.Exec(ctx, `UPDATE webhook_states SET held_until = now_ms() + $3, cursor = CASE
+				WHEN cursor < $4 AND (SELECT event_types FROM webhooks WHERE id = webhook_id) = $5 THEN $4 ELSE cursor END
+			WHERE webhook_id = $1 AND holder = $2 AND held_until > now_ms() AND webhook_id IN (SELECT id FROM webhooks WHERE active)`,
+			id, holder, lease.Milliseconds(), seen.Cursor, audit.EventTypesText(seen.EventTypes))
+		if err != nil || held == 0 {
+			return audit.ErrNotFound, err
+		}
+		task, err = s.readTask(ctx, tx, id)
+		return nil, err
+	})
+	return task, err
+}
+
+func (s *Store) readTask(ctx context.Context, tx Tx, id spend.ID) (*audit.WebhookTask, error) {
+	t := new(audit.WebhookTask)
+	var secret, previous audit.Secret
+	var previousUntil time.Time
+	err := tx.Query(ctx, func(row Row) error {
+		return row.Scan(append(WebhookTargets(&t.Webhook), &secret, &previous, &previousUntil, &t.Now, &t.Cursor, &t.Failures, &t.ResumeAt,
+			&t.OldestAt)...)
+	}, "SELECT "+WebhookColumns+`, secret, coalesce(previous_secret, ''), previous_until, now_ms(), cursor, failures, resume_at,
+			(SELECT min(since) FROM webhook_retries AS r WHERE r.webhook_id = w.id AND sequence > `+s.eventsFloor+`)
+		FROM webhooks AS w JOIN webhook_states ON webhook_id = id WHERE id = $1`, id)
+	if err != nil {
+		return nil, err
+	}
+	t.Secrets = []audit.Secret{secret}
+	if previousUntil.After(t.Now) {
+		t.Secrets = append(t.Secrets, previous)
+	}
+	t.Retries, err = collect(ctx, tx, func(row Row) (r audit.WebhookRetry, err error) {
+		return r, row.Scan(&r.Sequence, &r.Attempts, &r.DueAt)
+	}, "SELECT sequence, attempts, due_at FROM webhook_retries WHERE webhook_id = $1 AND sequence > "+s.eventsFloor+
+		" ORDER BY due_at, sequence LIMIT $2", id, audit.MaxInFlight)
+	return t, err
 }
 
 // ReleaseWebhooks implements audit.Webhooks.
@@ -112,9 +161,9 @@ func (s *Store) ReplayDelivery(ctx context.Context, webhookID, deliveryID spend.
 	if err != nil {
 		return nil, err
 	}
-	floor, err := find(ctx, s, doing, scalar[int64], "SELECT "+s.eventsFloor)
-	if err == nil && d.Sequence <= *floor {
-		err = fmt.Errorf("%s: %w", doing, &audit.EventsRemovedError{UpTo: *floor})
+	floor, err := value[int64](ctx, s, doing, "SELECT "+s.eventsFloor)
+	if err == nil && d.Sequence <= floor {
+		err = fmt.Errorf("%s: %w", doing, &audit.EventsRemovedError{UpTo: floor})
 	}
 	if err != nil {
 		return nil, err

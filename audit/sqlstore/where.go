@@ -3,41 +3,61 @@ package sqlstore
 import (
 	"strconv"
 	"strings"
+
+	"spendgate/audit"
+	"spendgate/audit/spend"
 )
 
-// where is the conditions of a query, and its arguments.
-type where struct {
-	text string
-	args []any
+// Where is the conditions of a query, and its arguments.
+type Where struct {
+	Text string
+	Args []any
 }
 
 // String returns the conditions as a query has them.
-func (w *where) String() string { return strings.Replace(w.text, " AND ", " WHERE ", 1) }
+func (w *Where) String() string { return strings.Replace(w.Text, " AND ", " WHERE ", 1) }
 
-// arg adds an argument and returns its parameter.
-func (w *where) arg(value any) string {
-	w.args = append(w.args, value)
-	return "$" + strconv.Itoa(len(w.args))
+// Arg adds an argument and returns its parameter.
+func (w *Where) Arg(value any) string {
+	w.Args = append(w.Args, value)
+	return "$" + strconv.Itoa(len(w.Args))
 }
 
-// and adds a condition that ends with a value.
-func (w *where) and(condition string, value any) { w.text += " AND " + condition + w.arg(value) }
+// And adds a condition that ends with a value.
+func (w *Where) And(condition string, value any) { w.Text += " AND " + condition + w.Arg(value) }
 
-// is adds the condition that a column has a value, unless the value is empty.
-func (w *where) is(column, value string) {
+// Range adds the condition that an identifier is in a range, whose end is excluded.
+func (w *Where) Range(column string, low, end spend.ID) {
+	w.And(column+" >= ", low)
+	w.And(column+" < ", end)
+}
+
+// Is adds the condition that a column has a value, unless the value is empty.
+func (w *Where) Is(column, value string) {
 	if value != "" {
-		w.and(column+" = ", value)
+		w.And(column+" = ", value)
 	}
 }
 
-// in adds the condition that a column has one of the values, unless they are nil.
-func in[T any](w *where, column string, values []T) {
-	if values == nil {
-		return
+// Within adds the conditions of what the asking key may see.
+func (w *Where) Within(b audit.Bounds) {
+	In(w, "policy_id", b.PolicyIDs)
+	In(w, "agent_id", b.AgentIDs)
+	w.Is("coalesce(principal, key_id)", b.Principal)
+}
+
+// In adds the condition that a column has one of the values, unless they are nil.
+func In[T any](w *Where, column string, values []T) {
+	if values != nil {
+		Among(w, column, values)
 	}
-	w.text += " AND " + column + " IN (NULL" // never none
+}
+
+// Among adds the condition that a column has one of the values.
+func Among[T any](w *Where, column string, values []T) {
+	w.Text += " AND " + column + " IN (NULL" // never none
 	for _, value := range values {
-		w.text += ", " + w.arg(value)
+		w.Text += ", " + w.Arg(value)
 	}
-	w.text += ")"
+	w.Text += ")"
 }

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/audit/sqlstore"
 	"spendgate/audit/verify"
 )
 
@@ -74,9 +75,11 @@ func (s *Snapshot) ApprovalChanges(ctx context.Context, ids []spend.ID, each fun
 	}
 	return s.read(ctx, "the decisions about approvals", func(ctx context.Context, tx pgx.Tx) error {
 		// the rows return its error
-		rows, _ := tx.Query(ctx, s.in("SELECT "+pg.ChangeColumns+
+		rows, _ := tx.Query(ctx, s.in("SELECT "+sqlstore.ChangeColumns+
 			" FROM {schema}.changes WHERE kind LIKE 'approval.%' AND subject = ANY($1) ORDER BY seq"), subjects)
-		changes, err := pgx.CollectRows(rows, pg.ScanChange)
+		changes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (audit.Change, error) {
+			return sqlstore.ScanChange(pg.Row{CollectableRow: row})
+		})
 		for i := range changes {
 			if err := each(changes[i]); err != nil {
 				return err

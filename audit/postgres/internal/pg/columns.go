@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"spendgate/audit/chain"
@@ -77,19 +78,26 @@ func (t NullTime) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return UTC(*t.At).ScanTimestamptz(v)
 }
 
-// TextColumn parses a text column.
-type TextColumn func(text string) error
-
-// Parse scans a text that by reads.
-func Parse[T any](into *T, by func(string) (T, error)) TextColumn {
-	return func(text string) (err error) {
-		*into, err = by(text)
-		return err
+// Targets replaces pointers to identifiers, hashes and times, in place, by what scans these.
+func Targets(targets ...any) []any {
+	for i, target := range targets {
+		switch target := target.(type) {
+		case *spend.ID:
+			targets[i] = UUID(target)
+		case *spend.Hash:
+			targets[i] = Bytea(target)
+		case *time.Time:
+			targets[i] = UTC(target)
+		}
 	}
+	return targets
 }
 
-// ScanText implements pgtype.TextScanner.
-func (c TextColumn) ScanText(v pgtype.Text) error { return c(v.String) }
+// Row is a row of which Targets are scanned.
+type Row struct{ pgx.CollectableRow }
+
+// Scan scans the row.
+func (r Row) Scan(targets ...any) error { return r.CollectableRow.Scan(Targets(targets...)...) }
 
 // Arguments of queries.
 

@@ -8,24 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"spendgate/audit"
 )
 
 // ReadOnly are the options of a transaction that reads one moment.
 func ReadOnly() pgx.TxOptions {
 	return pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-}
-
-// ChangeColumns are what ScanChange scans.
-const ChangeColumns = `seq, kind, subject, coalesce(version, 0), coalesce(key_id, ''), coalesce(principal, ''), coalesce(credential, ''),
-	coalesce(request_id, ''), coalesce(address, ''), at, details, hash, head`
-
-// ScanChange scans ChangeColumns.
-func ScanChange(row pgx.CollectableRow) (c audit.Change, err error) {
-	err = row.Scan(&c.Seq, &c.Kind, &c.Subject, &c.Version, &c.By.KeyID, &c.By.Principal, &c.By.Credential, &c.By.RequestID, &c.By.Address,
-		UTC(&c.At), &c.Details, Bytea(&c.Hash), Bytea(&c.Head))
-	return c, err
 }
 
 // lastBatches finds each chain and its last batch with a few steps through the primary key, however
