@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"reflect"
 	"slices"
 	"sync"
@@ -142,6 +143,9 @@ func (l *link) connect() (*mcp.ClientSession, error) {
 		timedOut := ctx.Err() != nil
 		if cancel(); err == nil {
 			return cs, nil
+		}
+		if unreached := (*net.OpError)(nil); errors.As(err, &unreached) && unreached.Op == "dial" {
+			return nil, errors.New(unreached.Error()) // nobody was asked which versions it speaks
 		}
 		failed = fmt.Errorf("%w: %s: %s", failed, version, err.Error())          // an error of the server is not that of the agent's request
 		if errors.Is(err, errNotSent) || version == latestVersion && !timedOut { // the client has tried the other era itself

@@ -293,6 +293,17 @@ func TestNeitherEra(t *testing.T) {
 	}
 }
 
+// TestNobodyThere: an upstream that does not listen is not said to speak another protocol.
+func TestNobodyThere(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	g := load(t, "shadow: true\nagent_id: a\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: "+gone.URL+"\n")
+	_, err := agentClient().Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: served(t, g) + Path}, nil)
+	if err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "versions of the protocol") {
+		t.Error(err)
+	}
+}
+
 // Pages of other origins are refused, also where their name leads here.
 func TestForeign(t *testing.T) {
 	local := &net.TCPAddr{IP: net.ParseIP("127.0.0.1")}
