@@ -157,6 +157,11 @@ func (t *tool) amount(arguments jsontext.Value, currency string) (client.Amount,
 		return amount, fmt.Errorf("argument %s %w", path, err)
 	case exact.Sign() == 0:
 		return amount, fmt.Errorf("argument %s is 0, which some servers take for no amount, and then for all that there is", path)
+	case t.Amount.Digits == nil:
+		_, fraction, _ := strings.Cut(amount.String(), ".")
+		if most, known := spend.MinorDigits(currency); known && len(fraction) > most { // the server would round it
+			return amount, fmt.Errorf("argument %s must have at most %d fraction digits in %s", path, most, currency)
+		}
 	}
 	return amount, nil
 }

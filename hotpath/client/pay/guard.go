@@ -156,6 +156,9 @@ func (g *Guard) Run(ctx context.Context, p Payment, body func(context.Context, P
 	if key, fault := spend.PaymentKey(p.Action.PaymentKey); key == "" || fault != "" {
 		return Result{Err: errors.New("the payment has no key that names it")}
 	}
+	if p.Action.Amount.IsZero() {
+		return Result{Err: errors.New("the amount is 0, which some providers take for no amount, and then for all that there is")}
+	}
 	permit, ended := c.ask(ctx)
 	if permit == nil {
 		ended.Check = c.last

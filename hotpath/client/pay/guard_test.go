@@ -2,14 +2,25 @@ package pay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
+
+	"spendgate/hotpath/client"
 )
 
 // TestStates: a state is printed by its name.
 func TestStates(t *testing.T) {
 	if got := fmt.Sprint(Error, Pending, Rejected, Rejected+1, State(-1)); got != "error pending rejected unknown unknown" {
+		t.Error(got)
+	}
+}
+
+// TestZero: a payment of 0 is refused before anybody is asked.
+func TestZero(t *testing.T) {
+	got := New(Options{}).Run(t.Context(), Payment{Action: client.Action{PaymentKey: "order-1"}}, nil)
+	if got.State != Error || got.Err == nil || !strings.HasPrefix(got.Err.Error(), "the amount is 0") {
 		t.Error(got)
 	}
 }

@@ -245,6 +245,11 @@ def test_wrong_uses() -> None:
     for amount, currency, fault in (("0", "USD", "is 0"), ("1.005", "usd", "2 decimal"), ("1.5", "JPY", "0 decimal"), ("1.0005", "KWD", "3")):
         with pytest.raises(ValueError, match=fault):
             guarded("1", Decimal(amount), currency, "c")
+        with pytest.raises(ValueError, match=fault):
+            client.pay(pay, "refund", payment_key="1", amount=amount, currency=currency, counterparty="c")
+    for body, fault in ((lambda: None, "a permit"), (pay, "a permit"), (None, "callable"), (later, "coroutine")):
+        with pytest.raises(TypeError, match=fault):
+            client.pay(body, "refund", payment_key="1", amount="1", currency="USD", counterparty="c")
     with pytest.raises(TypeError, match="argument"):
         guarded("1")
     with pytest.raises(ValueError, match="/v1"):

@@ -14,7 +14,7 @@ import httpx
 from . import admin, api, gate, guard
 from .api import When
 from .errors import NoAnswer
-from .guarded import Guarded, is_coroutine
+from .guarded import Guarded, is_coroutine, takes_permit
 from .http import Body, lost
 from .permit import Permit
 from .send import Pause, Reply, Step, Steps, Transfer
@@ -186,6 +186,7 @@ class AsyncSpendgate(gate.Gate):
         intent = gate.intent(self, action_type, payment_key=payment_key, **action)
         if not is_coroutine(body):
             raise TypeError("a function that is no coroutine is guarded by Spendgate")
+        takes_permit(body)
         result: T | str | None = (await self._run(guard.carry(self, intent, body))).unwrap()
         return result
 

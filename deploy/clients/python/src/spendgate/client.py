@@ -11,7 +11,7 @@ import httpx
 
 from . import admin, api, gate, guard
 from .api import When
-from .guarded import Guarded, is_coroutine
+from .guarded import Guarded, is_coroutine, takes_permit
 from .http import blocking, drive
 from .permit import Permit
 from .send import Step, Steps
@@ -156,6 +156,7 @@ class Spendgate(gate.Gate):
         intent = gate.intent(self, action_type, payment_key=payment_key, **action)
         if is_coroutine(body):
             raise TypeError("a coroutine is guarded by AsyncSpendgate")
+        takes_permit(body)
         result: T | str | None = self._run(guard.carry(self, intent, body)).unwrap()
         return result
 

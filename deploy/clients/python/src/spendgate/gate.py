@@ -19,6 +19,7 @@ from .permit import FailedIf, Intent, Terms
 from .process import Process
 from .send import Settings, Steps
 from .types import ActionType, Answer
+from .wire import payable
 
 G = TypeVar("G", bound="Gate")
 Trace = Callable[[], "tuple[str, str] | None"]
@@ -173,6 +174,7 @@ def intent(
     metadata: Mapping[str, Any] | None = None,
     **terms: Any,
 ) -> Intent:
+    payable(amount, currency)
     action = api.action(
         agent_id or gate.agent_id, policy_id or gate.policy_id, amount, currency, counterparty,
         action_type=action_type, payment_key=payment_key, payment_method=payment_method,

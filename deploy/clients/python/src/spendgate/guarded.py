@@ -170,6 +170,15 @@ def is_coroutine(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
 
 
+def takes_permit(body: Callable[..., Any]) -> None:
+    """Fails where a body cannot be called with a permit: the payment would be in doubt."""
+    with suppress(ValueError):  # of what has no signature
+        try:
+            inspect.signature(body).bind(None)
+        except TypeError as fault:
+            raise TypeError(f"pay() calls its body with a permit: {fault}") from None
+
+
 def unfinished(returned: object) -> EndsLater | None:
     """The error of a body that returned something that has not run or not ended, which is stopped if possible."""
     runs_later = inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)
