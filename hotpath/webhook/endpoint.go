@@ -210,11 +210,13 @@ func (e *endpoint) news(most int) (tries []sending) {
 		tries = append(tries, sending{event: e.ahead[i], ahead: true})
 	}
 	for i := range e.page {
-		if len(tries) == most {
+		at, ahead := e.page[i].Sequence, len(e.ahead)
+		missed := isUrgent(e.page[i].Type) && ahead > 0 && at > e.ahead[ahead-1].Sequence // it is read ahead next, and no cursor passes it
+		if len(tries) == most || missed {
 			break
 		}
 		// One that was tried ahead, or is about to be, is sent once.
-		if at := e.page[i].Sequence; !isUrgent(e.page[i].Type) || at > e.urgent && (len(e.ahead) == 0 || at < e.ahead[0].Sequence) {
+		if !isUrgent(e.page[i].Type) || at > e.urgent && (ahead == 0 || at < e.ahead[0].Sequence) {
 			tries = append(tries, sending{event: e.page[i]})
 		}
 	}

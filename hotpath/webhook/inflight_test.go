@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/spend"
 )
 
 // Several events are in flight at once to a receiver that takes them, and those that
@@ -110,6 +112,44 @@ func TestStopInFlight(t *testing.T) {
 		slices.Sort(got)
 		if n := len(slices.Compact(got)); n != 40 {
 			t.Errorf("%d of 40 events were delivered", n)
+		}
+	})
+}
+
+// breaking is a link that is cut for most of a lease when the third attempt is to be recorded.
+type breaking struct {
+	*link
+	attempts int
+}
+
+func (b *breaking) RecordDelivery(ctx context.Context, holder spend.ID, r audit.DeliveryResult) error {
+	if b.attempts++; b.attempts == 3 {
+		b.cut.Store(true)
+		time.AfterFunc(leaseFor-attemptTimeout+1500*time.Millisecond, func() { b.cut.Store(false) })
+	}
+	return b.link.RecordDelivery(ctx, holder, r)
+}
+
+// A store that is away while events that were sent ahead are recorded keeps no later one of these from the receiver.
+func TestLostWhileAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, status(200))
+		b.inFlight = 8
+		b.webhook(one)
+		for _, of := range []audit.EventType{audit.EventApprovalDecided, changed} {
+			for range 12 {
+				b.store.feed.add(of)
+			}
+		}
+		w, stop := b.node()
+		defer stop()
+		w.Store = &breaking{link: w.Store.(*link)}
+		time.Sleep(10 * time.Minute)
+		got := b.ids(one)
+		for i, id := range b.names() {
+			if !slices.Contains(got, id) {
+				t.Errorf("event %d was not delivered", i)
+			}
 		}
 	})
 }
