@@ -13,8 +13,10 @@ type Passes interface {
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]PassState, error)
 	// LivePasses returns, per fingerprint, the latest pass whose UntilMS is after nowMS, that was not
 	// released (PassReleased), and whose effect is at most upTo: with Allow the allowed ones, with
-	// Block all.
-	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]LivePass, error)
+	// Block all. Of checks with smaller IDs than before; zero is all.
+	LivePasses(
+		ctx context.Context, fingerprints []spend.Hash, before spend.ID, nowMS int64, upTo spend.Effect,
+	) (map[spend.Hash]LivePass, error)
 	// PagePasses walks all passes whose UntilMS is after nowMS and that were not
 	// released, newest ID first, beginning below the ID before (zero begins at the
 	// newest).

@@ -1,7 +1,9 @@
 package hotpath_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,3 +168,40 @@ func TestOwnPaymentBehindABlock(t *testing.T) {
 		}
 	}
 }
+
+// S84, S17: a payment's own check hides no pass of another check, which a longer window still sees.
+func TestOwnPaymentHidesNoOther(t *testing.T) {
+	for _, again := range []string{"", `,"after_block":"judge_again"`} {
+		inVirtualTime(func(t *testing.T) {
+			p := newPayer(newFleet(t, embeddedBackend(), 1))
+			b := audit.Backtest{PolicyID: "p", From: time.Now()}
+			b.Version = p.post(0, "p", `[{"rule_id":"each","rule_type":"duplicate_guard","parameters":{"window_minutes":10`+again+`}},
+				{"rule_id":"shops","rule_type":"duplicate_guard","parameters":{"window_minutes":60`+again+`},"when":{"merchants":["shop"]}}]`)
+			shop := refundOf(t, "50", "c")
+			shop.MerchantOrVendor = "shop"
+			elsewhere := shop
+			elsewhere.MerchantOrVendor = "elsewhere"
+			first := p.check(0, shop)
+			time.Sleep(30 * time.Minute)
+			p.must("elsewhere", elsewhere, hotpath.PaymentRequest{}, audit.PaymentOpen, false)
+			access, _, err := p.nodes[0].Admit(t.Context(), p.key, spend.PoliciesRead, true)
+			r := hotpath.Request{Caller: p.key, Access: access, Started: time.Now(), PaymentKeys: []string{"order"}}
+			simulated, _, simErr := p.nodes[0].Simulate(t.Context(), r, "p", []*spend.Action{&shop})
+			if err = errors.Join(err, simErr); err != nil || !(outcome{answer: hotpath.Answer{Check: simulated[0]}}).names(nameOf(first)) {
+				t.Errorf("simulated: %v, %v", simulated, err)
+			}
+			answer, err := p.pay(0, shop, hotpath.PaymentRequest{Replace: true})
+			if o := (outcome{answer: answer, err: err}); !o.names(nameOf(first)) {
+				t.Errorf("%q: in the shop, where it was allowed before: %s", again, o)
+			}
+			b.To = time.Now()
+			time.Sleep(time.Minute)
+			ended := p.backtest(&b)
+			if !strings.Contains(ended.Report, `"compared":3`) || !strings.Contains(ended.Report, `"flips":{"total":0`) {
+				t.Error(ended.Report, ended.Error)
+			}
+		})(t)
+	}
+}
+
+func nameOf(o outcome) string { return o.answer.Check.ID.Text(spend.PrefixCheck) }

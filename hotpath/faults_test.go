@@ -208,7 +208,7 @@ func (s *faultyStore) PassStates(ctx context.Context, ids []spend.ID) (map[spend
 }
 
 func (s *faultyStore) LivePasses(
-	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+	ctx context.Context, fingerprints []spend.Hash, before spend.ID, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
 	if s.reads != nil {
 		return nil, s.reads(ctx)
@@ -218,7 +218,7 @@ func (s *faultyStore) LivePasses(
 			return nil, err
 		}
 	}
-	return s.Store.LivePasses(ctx, fingerprints, nowMS, upTo)
+	return s.Store.LivePasses(ctx, fingerprints, before, nowMS, upTo)
 }
 
 func (s *faultyStore) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spend.Hash]spend.ID, error) {

@@ -104,9 +104,20 @@ type simulation struct {
 
 // seen has the checks that an action repeats, by its fingerprint: first those that it repeats whatever their decision is,
 // then those for an action that is judged again after a block (S60).
-type seen [2]map[spend.Hash]guard.Seen
+type seen [2]passes
 
-func (s *seen) of(judgesAgain bool) map[spend.Hash]guard.Seen {
+// passes are the latest passes, by fingerprint.
+type passes map[spend.Hash]guard.Seen
+
+// leave adds a pass in front of the one that it succeeds.
+func (p passes) leave(fingerprint spend.Hash, left guard.Seen) {
+	if before, ok := p[fingerprint]; ok {
+		left.Behind = &before
+	}
+	p[fingerprint] = left
+}
+
+func (s *seen) of(judgesAgain bool) passes {
 	if judgesAgain {
 		return s[1]
 	}
@@ -131,7 +142,7 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 				of = append(of, s.fingerprints[k])
 			}
 		}
-		peeked[i] = make(map[spend.Hash]guard.Seen)
+		peeked[i] = make(passes)
 		if of == nil {
 			continue
 		}
@@ -139,7 +150,7 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 		if peeked[i], err = a.guard.Peek(ctx, of, judgesAgain); err != nil {
 			return nil, err
 		}
-		if err := a.payingFor(ctx, &s, peeked[i]); err != nil {
+		if err := a.payingFor(ctx, &s, peeked[i], judgesAgain); err != nil {
 			return nil, err
 		}
 		if r.Caller.keyed {
@@ -154,8 +165,8 @@ func (a *Authorizer) simulate(ctx context.Context, r Request, program *policy.Pr
 }
 
 // payingFor names the payments of the actions, and of the checks that left their fingerprints: a check of the same payment
-// makes no action a duplicate (S84).
-func (a *Authorizer) payingFor(ctx context.Context, s *simulation, seen map[spend.Hash]guard.Seen) error {
+// makes no action a duplicate (S84), and one behind it may.
+func (a *Authorizer) payingFor(ctx context.Context, s *simulation, seen passes, judgesAgain bool) error {
 	s.payments = make([]spend.Hash, len(s.actions))
 	var left []spend.ID
 	for i, key := range s.request.PaymentKeys {
@@ -167,17 +178,35 @@ func (a *Authorizer) payingFor(ctx context.Context, s *simulation, seen map[spen
 			left = append(left, earlier.CheckID)
 		}
 	}
-	if left == nil {
-		return nil
-	}
-	checks, err := a.toShow.GetAll(ctx, left)
-	for fingerprint, earlier := range seen {
-		if check := checks[earlier.CheckID]; check != nil {
-			earlier.Payment = check.PaymentHash()
+	for left != nil {
+		checks, err := a.toShow.GetAll(ctx, left)
+		if err != nil {
+			return err
+		}
+		left = nil
+		for fingerprint, earlier := range seen {
+			last := &earlier
+			for last.Behind != nil {
+				last = last.Behind
+			}
+			check := checks[last.CheckID]
+			if check == nil {
+				continue
+			}
+			last.Payment = check.PaymentHash()
+			if slices.Contains(s.payments, last.Payment) && !last.Payment.IsZero() {
+				behind, ok, err := a.guard.PeekBehind(ctx, fingerprint, last.CheckID, judgesAgain)
+				if err != nil {
+					return err
+				}
+				if ok {
+					last.Behind, left = &behind, append(left, behind.CheckID)
+				}
+			}
 			seen[fingerprint] = earlier
 		}
 	}
-	return err
+	return nil
 }
 
 // judgeAll judges the batch in order; each pass leaves its fingerprint to the rest of the batch.
@@ -205,8 +234,10 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen *seen) ([
 		window, judgesAgain := p.Guard(action, resolution.Type)
 		earlier, duplicate := seen.of(judgesAgain)[fingerprint]
 		payment := s.payments[i]
-		if !payment.IsZero() && earlier.Payment == payment {
-			duplicate = false
+		for duplicate && !payment.IsZero() && earlier.Payment == payment {
+			if duplicate = earlier.Behind != nil; duplicate {
+				earlier = *earlier.Behind
+			}
 		}
 		if duplicate && earlier.Age < window {
 			check.Decision = p.Duplicate(earlier.CheckID, action, resolution)
@@ -225,10 +256,10 @@ func (a *Authorizer) judgeAll(ctx context.Context, s *simulation, seen *seen) ([
 			if d := &check.Decision; !d.Exceeded() {
 				left := guard.Seen{CheckID: check.ID, Payment: payment}
 				if d.Effect != spend.Block || payment.IsZero() {
-					seen[0][fingerprint] = left
+					seen[0].leave(fingerprint, left)
 				}
 				if d.Effect != spend.Block {
-					seen[1][fingerprint] = left
+					seen[1].leave(fingerprint, left)
 				}
 			}
 		}

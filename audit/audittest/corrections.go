@@ -103,7 +103,7 @@ func mustStand(t *testing.T, s Subject, check *spend.Check, want standing) {
 		state = audit.PassReleased
 	}
 	states, err := s.PassStates(t.Context(), []spend.ID{check.ID})
-	live, liveErr := s.LivePasses(t.Context(), []spend.Hash{check.Fingerprint}, now().UnixMilli(), spend.Block)
+	live, liveErr := s.LivePasses(t.Context(), []spend.Hash{check.Fingerprint}, spend.ID{}, now().UnixMilli(), spend.Block)
 	isLive := live[check.Fingerprint] == livePass(check)
 	if err = errors.Join(err, liveErr); err != nil || states[check.ID] != state || isLive != (state == audit.PassReleasable) {
 		t.Errorf("%s: state %v, live %v, %v, want %v", want.status, states, live, err, state)

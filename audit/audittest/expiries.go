@@ -40,7 +40,7 @@ func approvalExpires(t *testing.T, s Subject) {
 	mustHold := func(c *spend.Check, want audit.PassState) {
 		t.Helper()
 		states, err := s.PassStates(t.Context(), []spend.ID{c.ID})
-		live, liveErr := s.LivePasses(t.Context(), []spend.Hash{c.Fingerprint}, now().UnixMilli(), spend.Block)
+		live, liveErr := s.LivePasses(t.Context(), []spend.Hash{c.Fingerprint}, spend.ID{}, now().UnixMilli(), spend.Block)
 		if err = errors.Join(err, liveErr); err != nil || states[c.ID] != want || (len(live) == 1) != (want != audit.PassReleased) {
 			t.Errorf("state %v, live %v, %v; want %v", states, live, err, want)
 		}

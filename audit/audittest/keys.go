@@ -159,7 +159,7 @@ func livePasses(t *testing.T, s Subject) {
 	mustCommit(t, s, hidden)
 	mustCommit(t, s, hiding, refused)
 
-	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, at,
+	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, spend.ID{}, at,
 		spend.Block)
 	if err != nil {
 		t.Fatal(err)
@@ -177,16 +177,20 @@ func livePasses(t *testing.T, s Subject) {
 	blocksLater := blocked(pass(waiting, at+60_000))
 	mustCommit(t, s, waiting)
 	mustCommit(t, s, blocksLater)
-	unblocked, err := s.LivePasses(t.Context(), []spend.Hash{waiting.Fingerprint, hidden.Fingerprint, refused.Fingerprint}, at, spend.Escalate)
+	unblocked, err := s.LivePasses(t.Context(), []spend.Hash{waiting.Fingerprint, hidden.Fingerprint, refused.Fingerprint}, spend.ID{}, at, spend.Escalate)
 	if err != nil || len(unblocked) != 2 || unblocked[waiting.Fingerprint] != livePass(waiting) ||
 		unblocked[hidden.Fingerprint] != livePass(hidden) {
 		t.Errorf("allowed or escalated: got %+v, %v; want %+v and %+v", unblocked, err, livePass(waiting), livePass(hidden))
 	}
-	allowed, err := s.LivePasses(t.Context(), []spend.Hash{hidden.Fingerprint, refused.Fingerprint}, at, spend.Allow)
+	allowed, err := s.LivePasses(t.Context(), []spend.Hash{hidden.Fingerprint, refused.Fingerprint}, spend.ID{}, at, spend.Allow)
 	if err != nil || len(allowed) != 1 || allowed[hidden.Fingerprint] != livePass(hidden) {
 		t.Errorf("allowed: got %+v, %v; want %+v", allowed, err, livePass(hidden))
 	}
-	if none, err := s.LivePasses(t.Context(), nil, at, spend.Block); err != nil || len(none) != 0 {
+	behind, err := s.LivePasses(t.Context(), []spend.Hash{latest.Fingerprint}, latest.ID, at, spend.Block)
+	if err != nil || len(behind) != 1 || behind[old.Fingerprint] != livePass(old) {
+		t.Errorf("behind the latest: got %+v, %v; want %+v", behind, err, livePass(old))
+	}
+	if none, err := s.LivePasses(t.Context(), nil, spend.ID{}, at, spend.Block); err != nil || len(none) != 0 {
 		t.Errorf("no fingerprints: %v, %v", none, err)
 	}
 }

@@ -301,7 +301,7 @@ func releasedPasses(t *testing.T, s Subject) {
 	at := now().UnixMilli()
 	live, err := s.LivePasses(t.Context(), []spend.Hash{
 		older.Fingerprint, blocks.Fingerprint, pending.Fingerprint, less.Fingerprint, gone.Fingerprint, use.Fingerprint,
-	}, at, spend.Block)
+	}, spend.ID{}, at, spend.Block)
 	page, pageErr := s.PagePasses(t.Context(), spend.ID{}, at, 100)
 	if err = errors.Join(err, pageErr); err != nil || len(live) != 4 || len(page) != 4 {
 		t.Errorf("live %v, in pages %v, %v", live, page, err)

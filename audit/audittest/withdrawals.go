@@ -60,7 +60,7 @@ func mustBeWithdrawn(t *testing.T, s Subject, f spend.Fence, asked ...*spend.Che
 			mustDecide(t, s, decision(c, "eve", approves), audit.ApprovalDecisionResult(audit.ApprovalWithdrawn))
 		}
 		states, err := s.PassStates(t.Context(), []spend.ID{c.ID})
-		live, liveErr := s.LivePasses(t.Context(), []spend.Hash{c.Fingerprint}, now().UnixMilli(), spend.Block)
+		live, liveErr := s.LivePasses(t.Context(), []spend.Hash{c.Fingerprint}, spend.ID{}, now().UnixMilli(), spend.Block)
 		if err = errors.Join(err, liveErr); err != nil || states[c.ID] != audit.PassReleased || len(live) > 0 {
 			t.Errorf("state %v, live %v, %v", states, live, err)
 		}

@@ -212,7 +212,7 @@ func TestHorizon(t *testing.T) {
 	if guarded := count(t, s, "checks WHERE claimed_ms IS NULL AND until_ms IS NULL"); guarded != 1 {
 		t.Errorf("%d checks without a pass, want 1", guarded) // those with one are in an index
 	}
-	live, err := s.LivePasses(ctx, []spend.Hash{short.Fingerprint, week.Fingerprint}, now.UnixMilli(), spend.Block)
+	live, err := s.LivePasses(ctx, []spend.Hash{short.Fingerprint, week.Fingerprint}, spend.ID{}, now.UnixMilli(), spend.Block)
 	if err != nil || len(live) != 2 {
 		t.Errorf("%d live, %v", len(live), err)
 	}

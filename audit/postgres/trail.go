@@ -78,7 +78,7 @@ const selectOldestPass = "SELECT first_id($1 - ms) FROM horizon"
 
 // LivePasses implements audit.Passes.
 func (s *Store) LivePasses(
-	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+	ctx context.Context, fingerprints []spend.Hash, before spend.ID, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
 	latest := make(map[spend.Hash]audit.LivePass, len(fingerprints))
 	if len(fingerprints) == 0 {
@@ -91,10 +91,10 @@ func (s *Store) LivePasses(
 	passes, err := collect(ctx, s, "cannot look up passes", scanPass,
 		`SELECT p.* FROM unnest($1::bytea[]) AS f (fingerprint) CROSS JOIN LATERAL (
 			SELECT c.fingerprint, check_id, claimed_ms, until_ms, decision FROM checks AS c
-			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND NOT (`+released+`)
-				AND strpos($4, decision::text) > 0
+			WHERE c.fingerprint = f.fingerprint AND claimed_ms IS NOT NULL AND until_ms > $2 AND check_id >= $3 AND check_id < $4
+				AND NOT (`+released+`) AND strpos($5, decision::text) > 0
 			ORDER BY check_id DESC LIMIT 1) AS p`,
-		pg.Byteas(fingerprints), nowMS, [16]byte(oldest), chain.EffectLetters[:upTo+1])
+		pg.Byteas(fingerprints), nowMS, [16]byte(oldest), [16]byte(cmp.Or(before, audit.MaxID())), chain.EffectLetters[:upTo+1])
 	for _, p := range passes {
 		latest[p.Fingerprint] = p
 	}

@@ -179,13 +179,14 @@ const passColumns = "fingerprint, check_id, claimed_ms, until_ms, decision"
 
 // LivePasses implements audit.Passes.
 func (s *Store) LivePasses(
-	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+	ctx context.Context, fingerprints []spend.Hash, before spend.ID, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
+	before = cmp.Or(before, audit.MaxID())
 	passes, err := collect(ctx, s.reader, "cannot look up passes", scanPass,
 		"SELECT "+passColumns+" FROM checks AS c WHERE fingerprint IN ("+marks(len(fingerprints))+`)
-			AND claimed_ms IS NOT NULL AND until_ms > ? AND NOT `+released+
+			AND claimed_ms IS NOT NULL AND until_ms > ? AND check_id < ? AND NOT `+released+
 			` AND (decision = 'allow' OR ? AND decision = 'escalate' OR ?) ORDER BY check_id`,
-		append(hashArgs(fingerprints), nowMS, upTo >= spend.Escalate, upTo >= spend.Block)...)
+		append(hashArgs(fingerprints), nowMS, before[:], upTo >= spend.Escalate, upTo >= spend.Block)...)
 	latest := make(map[spend.Hash]audit.LivePass, len(passes))
 	for _, p := range passes {
 		latest[p.Fingerprint] = p

@@ -315,10 +315,10 @@ func (s *flaky) CheckIDsByKey(ctx context.Context, hashes []spend.Hash) (map[spe
 }
 
 func (s *flaky) LivePasses(
-	ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect,
+	ctx context.Context, fingerprints []spend.Hash, before spend.ID, nowMS int64, upTo spend.Effect,
 ) (map[spend.Hash]audit.LivePass, error) {
 	return called(ctx, s, func() (map[spend.Hash]audit.LivePass, error) {
-		return s.store.LivePasses(ctx, fingerprints, nowMS, upTo)
+		return s.store.LivePasses(ctx, fingerprints, before, nowMS, upTo)
 	})
 }
 

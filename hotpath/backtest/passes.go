@@ -93,8 +93,8 @@ func (p *passes) repeats(c *spend.Check, side int, window time.Duration, upTo sp
 		at := p.at(place)
 		inForce := at.claimed+int64(at.until[side]) > now && (at.expires[side] == 0 || made < at.claimed+int64(at.expires[side]))
 		if at.until[side] != 0 && inForce && at.fingerprint == f && at.effect[side] < released {
-			if at.effect[side] <= upTo {
-				return (own == 0 || at.payment != own) && now-at.claimed < window.Milliseconds()
+			if at.effect[side] <= upTo && (own == 0 || at.payment != own) {
+				return now-at.claimed < window.Milliseconds()
 			}
 		}
 		place = at.older

@@ -8,7 +8,7 @@ import (
 )
 
 // TestOwnPasses: an earlier check of the same payment makes none a duplicate, also behind one that was given back or that
-// counts for nothing; one of another payment does (S84).
+// counts for nothing, and hides none; one of another payment does (S84).
 func TestOwnPasses(t *testing.T) {
 	now := time.Now()
 	made := func(key string, after time.Duration) *spend.Check {
@@ -36,5 +36,10 @@ func TestOwnPasses(t *testing.T) {
 	leave(made("a block", 2*time.Second), spend.Block)
 	if repeats(third) || !repeats(other) {
 		t.Errorf("behind a block: repeated by the payment: %t, by another: %t", repeats(third), repeats(other))
+	}
+	leave(other, spend.Allow)
+	leave(third, spend.Allow)
+	if fourth := made("one", 3*time.Second); !repeats(fourth) {
+		t.Error("the payment's own check hides that of another")
 	}
 }

@@ -30,7 +30,9 @@ var errEpochsChange = errors.New("epochs keep changing")
 type Store interface {
 	audit.Fences
 	PassStates(ctx context.Context, ids []spend.ID) (map[spend.ID]audit.PassState, error)
-	LivePasses(ctx context.Context, fingerprints []spend.Hash, nowMS int64, upTo spend.Effect) (map[spend.Hash]audit.LivePass, error)
+	LivePasses(
+		ctx context.Context, fingerprints []spend.Hash, before spend.ID, nowMS int64, upTo spend.Effect,
+	) (map[spend.Hash]audit.LivePass, error)
 	PagePasses(ctx context.Context, before spend.ID, nowMS int64, limit int) ([]audit.LivePass, error)
 	ExpireApprovals(ctx context.Context) (oldest time.Time, err error)
 	Checks(ctx context.Context, ids []spend.ID) ([]*spend.Check, error)

@@ -85,6 +85,7 @@ type records struct {
 	checks *Lookup[spend.ID, *spend.Check]
 	byKey  *Lookup[spend.Hash, spend.ID]
 	passes [spend.Block + 1]*Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
+	behind func(ctx context.Context, fingerprint spend.Hash, before spend.ID, upTo spend.Effect) (audit.LivePass, bool, error)
 	seen   seen
 }
 
@@ -102,10 +103,28 @@ func newRecords(store Store, now func() time.Time) *records {
 	}
 	for effect := range r.passes {
 		r.passes[effect] = NewLookup(func(ctx context.Context, fps []spend.Hash) (map[spend.Hash]audit.LivePass, error) {
-			return store.LivePasses(ctx, fps, now().UnixMilli(), spend.Effect(effect))
+			return store.LivePasses(ctx, fps, spend.ID{}, now().UnixMilli(), spend.Effect(effect))
 		})
 	}
+	r.behind = func(ctx context.Context, fp spend.Hash, before spend.ID, upTo spend.Effect) (p audit.LivePass, ok bool, err error) {
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		defer cancel()
+		found, err := store.LivePasses(ctx, []spend.Hash{fp}, before, now().UnixMilli(), upTo)
+		if err != nil {
+			return p, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		p, ok = found[fp]
+		return p, ok, nil
+	}
 	return r
+}
+
+// pass returns the latest live pass of a fingerprint that was decided as upTo or better, behind a check unless that is zero.
+func (r *records) pass(ctx context.Context, fp spend.Hash, behind spend.ID, upTo spend.Effect) (audit.LivePass, bool, error) {
+	if behind.IsZero() {
+		return r.passes[upTo].Get(ctx, fp)
+	}
+	return r.behind(ctx, fp, behind, upTo)
 }
 
 // absent is the state of a check that is not recorded.

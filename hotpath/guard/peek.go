@@ -13,6 +13,7 @@ type Seen struct {
 	CheckID spend.ID
 	Age     time.Duration
 	Payment spend.Hash // that the check is of, if the caller has found that out
+	Behind  *Seen      // the pass before it, if the caller has found that out; nil for none
 }
 
 // Peek reads which fingerprints a recorded check left, for simulations: it
@@ -60,8 +61,17 @@ func (g *Guard) peekOne(ctx context.Context, fp spend.Hash, heldBy spend.Effect,
 	}
 	// Redis does not have the answer: windows are lazy, or the earlier holder is hidden by a claim
 	// that is not recorded, or was released or passed, or by a value that is not a claim.
-	pass, ok, err := g.records.passes[heldBy].Get(ctx, fp)
-	seen := Seen{CheckID: pass.CheckID, Age: passHolder(pass).age(r.now)}
+	return g.peekBehind(ctx, fp, spend.ID{}, heldBy, r.now)
+}
+
+// PeekBehind is Peek of one fingerprint, of the passes that are older than a check.
+func (g *Guard) PeekBehind(ctx context.Context, fingerprint spend.Hash, check spend.ID, judgesAgain bool) (Seen, bool, error) {
+	return g.peekBehind(ctx, fingerprint, check, (&Attempt{JudgesAgain: judgesAgain}).heldBy(), g.redis.Earliest())
+}
+
+func (g *Guard) peekBehind(ctx context.Context, fp spend.Hash, check spend.ID, heldBy spend.Effect, now time.Time) (Seen, bool, error) {
+	pass, ok, err := g.records.pass(ctx, fp, check, heldBy)
+	seen := Seen{CheckID: pass.CheckID, Age: passHolder(pass).age(now)}
 	if err != nil || !ok || pass.Effect != spend.Escalate {
 		return seen, ok, err
 	}

@@ -190,22 +190,29 @@ func (at *Attempt) heldBy() spend.Effect {
 // holdingPass returns the holder that makes an attempt a duplicate, if one does. Holders that the attempt
 // may pass count for it as aged out, while longer windows still see them. Such a holder may hide a pass
 // that the attempt may not pass and that the holder, with a shorter window, did not see (F79, F90). A check
-// of the attempt's payment makes no duplicate: the payment's row decides what it means (S84).
+// of the attempt's payment makes no duplicate: the payment's row decides what it means (S84). It may hide one, too.
 func (g *Guard) holdingPass(ctx context.Context, at *Attempt, h holder) (holder, bool, error) {
 	if at.heldBy() == spend.Block && at.Payment.IsZero() {
 		return h, true, nil
 	}
-	check, ok, err := g.records.checks.Get(ctx, h.check)
-	if err == nil && ok && check.Decision.Effect > at.heldBy() {
-		var found livePass
-		if found, ok, err = g.livePass(ctx, at.Fingerprint, at.heldBy()); err != nil || !ok || found.age(g.redis.Earliest()) >= at.Window {
+	var behind spend.ID // the last of the payment's own checks
+	for {
+		check, ok, err := g.records.checks.Get(ctx, h.check)
+		switch {
+		case err != nil || !ok:
+			return h, true, err
+		case check.Decision.Effect > at.heldBy():
+		case at.Payment.IsZero() || check.PaymentHash() != at.Payment:
+			return h, true, nil
+		default:
+			behind = h.check
+		}
+		found, ok, err := g.livePass(ctx, at.Fingerprint, behind, at.heldBy())
+		if err != nil || !ok || found.age(g.redis.Earliest()) >= at.Window {
 			return h, false, err
 		}
 		h = found.holder
-		check, ok, err = g.records.checks.Get(ctx, h.check)
 	}
-	own := ok && !at.Payment.IsZero() && check.PaymentHash() == at.Payment
-	return h, !own, err
 }
 
 // livePass is a pass in the trail.
@@ -215,11 +222,11 @@ type livePass struct {
 	until  time.Time
 }
 
-// livePass returns the latest live pass with an effect of at most upTo. A pass whose approval has
-// expired does not count, once the expiry is recorded.
-func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, upTo spend.Effect) (livePass, bool, error) {
+// livePass returns the latest live pass with an effect of at most upTo, behind a check unless that is zero. A pass whose
+// approval has expired does not count, once the expiry is recorded.
+func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, behind spend.ID, upTo spend.Effect) (livePass, bool, error) {
 	for {
-		found, ok, err := g.records.passes[upTo].Get(ctx, fingerprint)
+		found, ok, err := g.records.pass(ctx, fingerprint, behind, upTo)
 		pass := livePass{passHolder(found), found.Effect, time.UnixMilli(found.UntilMS)}
 		if err != nil || !ok || found.Effect != spend.Escalate {
 			return pass, ok, err
@@ -289,7 +296,7 @@ func (g *Guard) takeFingerprint(ctx context.Context, at *Attempt, h holder, repl
 // knows; the store may know better. A pass found there gets the name back, and
 // this attempt meets it like any other.
 func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
-	found, ok, err := g.livePass(ctx, at.Fingerprint, spend.Block)
+	found, ok, err := g.livePass(ctx, at.Fingerprint, spend.ID{}, spend.Block)
 	if err != nil {
 		return step{}, err
 	}
