@@ -50,7 +50,7 @@ func (a *Authorizer) Lapses(ctx context.Context) error {
 		}
 		all := len(due)
 		due = slices.DeleteFunc(due, func(id spend.ID) bool { return tried[id] })
-		if len(due) == 0 {
+		if len(due) == 0 && all < stuck+lapsesAtOnce {
 			return failed
 		}
 		stuck = all - len(due)

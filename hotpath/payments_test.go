@@ -295,6 +295,46 @@ func TestLapse(t *testing.T) {
 	})
 }
 
+// unreadable is a store that cannot say what became of some checks.
+type unreadable struct {
+	audit.Store
+	checks []spend.ID
+}
+
+func (s *unreadable) Outcomes(ctx context.Context, ids []spend.ID) ([]*spend.Outcome, error) {
+	if slices.Contains(s.checks, ids[0]) {
+		return nil, audit.ErrUnavailable
+	}
+	return s.Store.Outcomes(ctx, ids)
+}
+
+// S84: checks that cannot be given back keep no other from being given back, however many they are.
+func TestLapsesAreNotStarved(t *testing.T) {
+	eachBackend(t, 1, func(t *testing.T, f *fleet) {
+		p := newPayer(f)
+		lost := &unreadable{Store: f.store}
+		for i := range 201 {
+			f.nodes[0].faults.onCommit(func(ctx context.Context, checks []*spend.Check, do realCommit) error {
+				checks[0].RedeemBy = time.Now().Add(time.Duration(i)*time.Millisecond - time.Second) // the last is due last
+				return do(ctx, checks)
+			})
+			key := fmt.Sprint("order ", i)
+			open := p.must("open", under(refundOf(t, "0.1", key), "days"), hotpath.PaymentRequest{Key: key}, audit.PaymentOpen, false)
+			if i < 200 {
+				lost.checks = append(lost.checks, open.Check.ID)
+			}
+		}
+		f.nodes[0].faults.onCommit(nil)
+		f.nodes[0].faults.Store = lost
+		if err := f.nodes[0].Lapses(t.Context()); err == nil {
+			t.Error("no error")
+		}
+		if used := f.used(t, "days", "all", "[]"); used != "20 200" {
+			t.Errorf("%s is used, want 20 by 200: the last check is not given back", used)
+		}
+	})
+}
+
 // S84: what a fleet was allowed that was killed before it redeemed anything is given back by another node.
 func TestKilledFleetGivesBack(t *testing.T) {
 	const allows = 1000
