@@ -168,7 +168,7 @@ func (a Access) namespace() string {
 }
 
 // Nobody reports whether the namespace is that of this key alone, so that the key which replaces it has another one.
-func (a Access) Nobody() bool { return a.key == nil || a.key.namespace == spend.FoldName(a.key.name) }
+func (a Access) Nobody() bool { return a.key == nil || spend.SameName(a.key.namespace, a.key.name) }
 
 // Payment returns the hash of a payment in the caller's namespace.
 func (a Access) Payment(key string) spend.Hash { return spend.PaymentHash(a.namespace(), key) }

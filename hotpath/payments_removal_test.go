@@ -85,7 +85,7 @@ func TestRemovedPayments(t *testing.T) {
 	lost.Key, lost.Current = "lost", spend.NewID(time.Now())
 	hash := lost.Hash()
 	if _, err := db.Exec(t.Context(), `INSERT INTO payments SELECT $1, version, seen, changed_at, first_check, namespace, $2, $3
-		FROM payments LIMIT 1`, hash[:], lost.Key, lost.Text()); err != nil {
+		FROM payments LIMIT 1`, hash[:], lost.Key, string(lost.Append(nil))); err != nil {
 		t.Fatal(err)
 	}
 	err = f.nodes[0].RemovePayments(t.Context(), time.Now().Add(-spend.PaymentsKept-time.Hour))

@@ -74,7 +74,10 @@ func letterOf[T comparable](values []T, letters string, value T) byte {
 
 // HashOutcome is the hash of an outcome's row.
 func HashOutcome(o *spend.Outcome) spend.Hash {
-	return HashOutcomeRow(AppendOutcome(nil, o))
+	room := rowRooms.Get().(*[]byte)
+	defer rowRooms.Put(room)
+	*room = AppendOutcome(append((*room)[:0], outcomeDomain...), o)
+	return sha256.Sum256(*room)
 }
 
 // HashOutcomeRow is HashOutcome of a row that was read.
@@ -123,7 +126,7 @@ func (w *Writer) outcome(o *spend.Outcome) {
 	w.Bool(o.MayRelease)
 	w.OptionalHash(o.Replay)
 	w.stops(o.Fence)
-	w.Optional(o.Payment.Text())
+	w.Written(o.Payment.Append)
 }
 
 // ParseOutcome decodes the encoding of AppendOutcome. It fails with ErrNotRow or ErrNotOutcome.

@@ -106,12 +106,12 @@ func (w *Writer) check(c *spend.Check, format int16) {
 	w.Text(c.RequestID)
 	w.Optional(c.Principal)
 	w.Optional(c.Owner)
-	w.written(c.AppendTaken)
+	w.Written(c.AppendTaken)
 	w.OptionalID(a.ApprovalID)
 	w.Optional(c.Approval.Text())
 	w.Optional(c.Namespace)
 	w.stops(c.Fence)
 	if format >= spend.PaymentFormat {
-		w.Optional(c.Payment.Text())
+		w.Written(c.Payment.Append)
 	}
 }

@@ -79,8 +79,8 @@ func (w *Writer) Optional(s string) {
 	w.Text(s)
 }
 
-// written adds a text that fill appends to the buffer it is given; null when that is none.
-func (w *Writer) written(fill func(b []byte) []byte) {
+// Written adds a text that fill appends to the buffer it is given; null when that is none.
+func (w *Writer) Written(fill func(b []byte) []byte) {
 	w.field(Text, 0)
 	at := len(w.b)
 	w.b = fill(w.b)

@@ -135,7 +135,7 @@ func appendPaymentChange(b []byte, c paymentChange) []byte {
 	w.ID(c.To.First)
 	w.Text(c.To.Namespace)
 	w.Text(c.To.Key)
-	w.Text(c.To.Text())
+	w.Written(c.To.PaymentState.Append)
 	return w.End()
 }
 

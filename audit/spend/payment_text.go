@@ -1,8 +1,13 @@
 package spend
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // CheckPayment is what a check's row says of its payment. The namespace is the check's.
@@ -56,15 +61,102 @@ func (p *OutcomePayment) Step(namespace, key string) *PaymentStep {
 	return nil
 }
 
-// Text returns the payment as a check's row keeps it, JSON; empty of nil.
-func (p *CheckPayment) Text() string {
+// Append adds the payment as a check's row keeps it, JSON; nothing of nil.
+func (p *CheckPayment) Append(b []byte) []byte {
 	if p == nil {
-		return ""
+		return b
 	}
-	return textOf(p)
+	b = appendText(append(b, `{"key":`...), p.Key)
+	b = strconv.AppendInt(append(b, `,"version":`...), p.Version, 10)
+	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(p.Attempt), 10)
+	b = appendPositive(b, `,"round":`, p.Round)
+	b = appendPositive(b, `,"again_after_hours":`, p.Hours)
+	if !p.Nonce.IsZero() {
+		b = appendHash(append(b, `,"nonce":`...), p.Nonce)
+	}
+	return append(b, '}')
 }
 
-// ParseCheckPayment is the inverse of CheckPayment.Text.
+// Append adds what a step's row keeps, JSON; nothing if it says nothing.
+func (p *OutcomePayment) Append(b []byte) []byte {
+	start := len(b)
+	b = appendList(b, `,"of":`, p.Of, appendStep)
+	b = appendList(b, `,"flags":`, p.Flags, appendText)
+	if p.ExecutionID != "" {
+		b = appendText(append(b, `,"execution_id":`...), p.ExecutionID)
+	}
+	if len(b) == start {
+		return b
+	}
+	b[start] = '{'
+	return append(b, '}')
+}
+
+// Append adds the state as a payment's row keeps it, JSON.
+func (s *PaymentState) Append(b []byte) []byte {
+	b = strconv.AppendInt(append(b, `{"attempt":`...), int64(s.Attempt), 10)
+	b = appendPositive(b, `,"round":`, s.Round)
+	b = appendPositive(b, `,"again_after_hours":`, s.Hours)
+	b = append(s.Current.Append(append(b, `,"current":`...), `"`), '"')
+	b = appendPositive(b, `,"redeemed":`, s.Redeemed)
+	b = appendList(b, `,"nonces":`, s.Nonces, appendHash)
+	b = appendList(b, `,"executions":`, s.Executions, appendExecution)
+	return append(b, '}')
+}
+
+func appendStep(b []byte, s PaymentStep) []byte {
+	b = appendText(append(b, `{"namespace":`...), s.Namespace)
+	b = appendText(append(b, `,"key":`...), s.Key)
+	b = strconv.AppendInt(append(b, `,"version":`...), s.Version, 10)
+	b = appendPositive(b, `,"round":`, s.Round)
+	b = appendPositive(b, `,"earlier":`, s.Earlier)
+	if s.ByNonce {
+		b = append(b, `,"by_nonce":true`...)
+	}
+	return append(b, '}')
+}
+
+func appendExecution(b []byte, e Execution) []byte {
+	b = append(e.Check.Append(append(b, `{"check":`...), `"`), '"')
+	b = appendPositive(b, `,"round":`, e.Round)
+	b = append(e.At.AppendFormat(append(b, `,"at":"`...), time.RFC3339Nano), '"')
+	if e.Back {
+		b = append(b, `,"back":true`...)
+	}
+	return append(b, '}')
+}
+
+// appendList adds a member with an array, each element by one; nothing if there are none.
+func appendList[T any](b []byte, name string, list []T, one func([]byte, T) []byte) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = append(append(b, name...), '[')
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = one(b, v)
+	}
+	return append(b, ']')
+}
+
+func appendText[T ~string](b []byte, text T) []byte {
+	b, _ = jsontext.AppendQuote(b, string(text)) // it is valid UTF-8
+	return b
+}
+
+func appendHash(b []byte, h Hash) []byte { return append(hex.AppendEncode(append(b, '"'), h[:]), '"') }
+
+// appendPositive adds a member with a number; nothing of 0.
+func appendPositive(b []byte, name string, n int) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), int64(n), 10)
+}
+
+// ParseCheckPayment is the inverse of CheckPayment.Append.
 func ParseCheckPayment(text string) (*CheckPayment, error) {
 	if text == "" {
 		return nil, nil
@@ -76,15 +168,7 @@ func ParseCheckPayment(text string) (*CheckPayment, error) {
 	return p, nil
 }
 
-// Text returns what a step's row keeps, JSON; empty if it says nothing.
-func (p OutcomePayment) Text() string {
-	if len(p.Of) == 0 && len(p.Flags) == 0 && p.ExecutionID == "" {
-		return ""
-	}
-	return textOf(p)
-}
-
-// ParseOutcomePayment is the inverse of OutcomePayment.Text.
+// ParseOutcomePayment is the inverse of OutcomePayment.Append.
 func ParseOutcomePayment(text string) (p OutcomePayment, err error) {
 	if text == "" {
 		return p, nil
@@ -95,22 +179,10 @@ func ParseOutcomePayment(text string) (p OutcomePayment, err error) {
 	return p, nil
 }
 
-// Text returns the state as a payment's row keeps it, JSON.
-func (s PaymentState) Text() string { return textOf(s) }
-
-// ParsePaymentState is the inverse of PaymentState.Text.
+// ParsePaymentState is the inverse of PaymentState.Append.
 func ParsePaymentState(text string) (s PaymentState, err error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return s, fmt.Errorf("cannot read the state of a payment: %w", err)
 	}
 	return s, nil
-}
-
-// textOf returns the JSON of a value that always has one.
-func textOf(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("BUG: what is recorded of a payment has no JSON: %v", err))
-	}
-	return string(text)
 }

@@ -58,7 +58,7 @@ func insertOutcomes(tx *sql.Tx, outcomes []*spend.Outcome, read *unread) error {
 			o.ID[:], o.CheckID[:], o.Fence.Node[:], o.Fence.Epoch[:], o.Step, o.Number, string(o.Status), string(o.Release),
 			orNull(string(o.Excess)), amount,
 			orNull(o.Reference), orNull(o.Note), o.KeyID, orNull(o.Principal), o.RequestID, o.MayRelease, hashOrNull(o.Replay),
-			o.Fence.Stops, orNull(o.Payment.Text())))
+			o.Fence.Stops, orNull(string(o.Payment.Append(nil)))))
 		if err != nil {
 			return err
 		}

@@ -207,6 +207,7 @@ func (v *verifier) paymentOf(all []*paid) {
 			p.stray(r, "it does not name that payment, to which %s belongs", checkName(r.Check))
 		}
 	}
+	state := string(p.Append(nil))
 	switch row := lives.row; {
 	case row == nil && p.Version > 0:
 		find(Removed, "the record makes its version %d", p.Version)
@@ -214,9 +215,9 @@ func (v *verifier) paymentOf(all []*paid) {
 	case p.Version == 0:
 		find(Inserted, "nothing is recorded of it")
 	case row.Of.Namespace != p.Namespace || row.Of.Key != p.Key || row.Row.Version != p.Version || row.Row.First != p.First ||
-		row.Row.State != p.Text():
+		row.Row.State != state:
 		find(Altered, "its row is of %q of %q, version %d from %s on, %s; the record makes version %d from %s on, %s",
-			row.Of.Key, row.Of.Namespace, row.Row.Version, checkName(row.Row.First), row.Row.State, p.Version, checkName(p.First), p.Text())
+			row.Of.Key, row.Of.Namespace, row.Row.Version, checkName(row.Row.First), row.Row.State, p.Version, checkName(p.First), state)
 	}
 }
 
@@ -262,7 +263,7 @@ func (p *replayed) check(r *paid) {
 	round := p.Round
 	var says *spend.CheckPayment
 	if p.Payment, says = p.WithCheck(c, r.Says.Hours, r.Says.Nonce); *says != *r.Says {
-		p.stray(r, "its row says %s, and the record before it makes %s", r.Says.Text(), says.Text())
+		p.stray(r, "its row says %s, and the record before it makes %s", r.Says.Append(nil), says.Append(nil))
 	}
 	if p.Round > round {
 		p.held = spend.ID{}
