@@ -133,16 +133,16 @@ func TestWindows(t *testing.T) {
 // S37: a counter is named by the local date of its window, so newer rules of the zone open no second one. Until
 // release 2025c clocks in Vancouver were those of Los Angeles (F137).
 func TestNewerRulesContinueACounter(t *testing.T) {
+	before, now, pays := mustZone(t, "America/Los_Angeles"), mustZone(t, "America/Vancouver"), action(t)
 	for u, name := range unitNames[:lifetime] {
 		parameters := `{"max_count":5,"window":"` + name + `","time_zone":"America/Vancouver"}`
 		older, newer := mustCompile(t, rule1("budget", parameters)), mustCompile(t, rule1("budget", parameters))
-		older.budgets[0].period.zone = mustZone(t, "America/Los_Angeles")
+		older.budgets[0].period.zone = before
 		moved := 0
 		for at := mustTime(t, "2026-09-01T00:00:00Z"); at.Before(mustTime(t, "2027-09-01T00:00:00Z")); at = at.Add(time.Hour) {
-			charge := func(p *Program) spend.Charge { return p.Charges(nil, action(t), named(spend.Spend), "", at)[0] }
+			charge := func(p *Program) spend.Charge { return p.Charges(nil, pays, named(spend.Spend), "", at)[0] }
 			a, b := charge(older), charge(newer)
-			shown := func(zone string) int64 { return labels(at.In(mustZone(t, zone)))[u] }
-			if same := shown("America/Los_Angeles") == shown("America/Vancouver"); same != (a.Counter == b.Counter) {
+			if same := labels(at.In(before))[u] == labels(at.In(now))[u]; same != (a.Counter == b.Counter) {
 				t.Fatalf("S37: a %s at %v: %+v and %+v", name, at, a, b)
 			}
 			if a.Counter == b.Counter && (a.BeginMS() != b.BeginMS() || a.EndMS != b.EndMS) {

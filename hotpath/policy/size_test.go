@@ -51,7 +51,7 @@ func TestSize(t *testing.T) {
 			`a"},{"group":"%[1]d b"},{"group":"c"}]}}}%.0[2]s`, 0, short),
 		"one rule": rule1("max_amount", `{"limit":1}`),
 	} {
-		const copies = 8
+		const copies = 4
 		programs := make([]*Program, copies)
 		before := heap()
 		for i := range programs {
