@@ -72,18 +72,23 @@ func newOldDays(t *testing.T) *oldDays {
 	return o
 }
 
-// detach runs Detach and returns what it reported and the days that it found to differ.
+// detach runs Checks and returns what it reported and the days that it found to differ.
 func (o *oldDays) detach(t *testing.T, change func(*Options)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
-	options := Options{
-		URL: o.url, Dir: o.dir, Before: o.before(), Now: time.Now(),
-		Report: func(d Detached) { done = append(done, d) },
-		Found:  func(f verify.Finding) { found = append(found, f) },
-	}
+	return o.runs(t, Checks, Options{Before: o.before()}, change)
+}
+
+// runs is detach of a function, with other options.
+func (o *oldDays) runs(t *testing.T, run func(context.Context, Options) error, options Options, change func(*Options)) (
+	done []Detached, found []verify.Finding, err error,
+) {
+	options.URL, options.Dir, options.Now = o.url, o.dir, time.Now()
+	options.Report = func(d Detached) { done = append(done, d) }
+	options.Found = func(f verify.Finding) { found = append(found, f) }
 	if change != nil {
 		change(&options)
 	}
-	err = Checks(t.Context(), options)
+	err = run(t.Context(), options)
 	return done, found, err
 }
 

@@ -69,19 +69,10 @@ func newOldMonths(t *testing.T) *oldMonths {
 // after is the month after the two.
 func (o *oldMonths) after() time.Time { return o.months[1].AddDate(0, 1, 0) }
 
-// leave runs DetachViolations and returns what it reported and the months that it found to differ.
+// leave runs Violations and returns what it reported and the months that it found to differ.
 func (o *oldMonths) leave(t *testing.T, change func(*Options)) (done []Detached, found []verify.Finding, err error) {
 	t.Helper()
-	options := Options{
-		URL: o.url, Dir: o.dir, Before: o.after(), Now: time.Now(), atOnce: 4,
-		Report: func(d Detached) { done = append(done, d) },
-		Found:  func(f verify.Finding) { found = append(found, f) },
-	}
-	if change != nil {
-		change(&options)
-	}
-	err = Violations(t.Context(), options)
-	return done, found, err
+	return o.runs(t, Violations, Options{Before: o.after(), atOnce: 4}, change)
 }
 
 func dropRows(d *Options) { d.Drop = true }
@@ -166,20 +157,6 @@ func (o *oldMonths) compareListing(t *testing.T, when string, q audit.ViolationQ
 	if err != nil || page.Total != int64(len(want)) || !slices.Equal(got, want) {
 		t.Errorf("%s: %+v: %d of %d, want %d, %v", when, q, len(got), page.Total, len(want), err)
 	}
-}
-
-// verified returns the findings over the whole trail.
-func (o *oldMonths) verified(t *testing.T, dir string) (s verify.Summary, found []string) {
-	t.Helper()
-	moment := o.snapshot(t)
-	defer moment.Close()
-	s, err := verify.Verify(t.Context(), verify.Options{
-		Evidence: moment, Archives: dir, Workers: 2, Found: func(f verify.Finding) { found = append(found, f.String()) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, found
 }
 
 // mustBeClean verifies everything, with the archives.
