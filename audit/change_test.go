@@ -5,14 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // Every kind that is declared is one that a command may ask for.
 func TestChangeKindsAreAll(t *testing.T) {
-	source, err := os.ReadFile("change.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("change.go"))(t)
 	var declared []ChangeKind
 	for _, m := range regexp.MustCompile(`ChangeKind += "([a-z._]+)"`).FindAllStringSubmatch(string(source), -1) {
 		declared = append(declared, ChangeKind(m[1]))

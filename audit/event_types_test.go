@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestEventTypes: every type is complete. An event of the type is read from its source and has
@@ -35,10 +36,7 @@ func TestEventTypes(t *testing.T) {
 		"../docs/audit/format.md":                   func(of EventType) string { return "`" + string(of) + "`" },
 		"../hotpath/console/assets/pages/events.js": func(of EventType) string { return `"` + string(of) + `"` },
 	} {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(document))(t)
 		for _, of := range EventTypes() {
 			if !strings.Contains(string(text), rows(of)) {
 				t.Errorf("%s has no %s, of %s", document, rows(of), of)

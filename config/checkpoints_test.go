@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // TestLongestCheckpointInterval: a node that misses no checkpoint sets off no alert.
@@ -16,10 +18,7 @@ func TestLongestCheckpointInterval(t *testing.T) {
 		longestCheckpointInterval {
 		t.Errorf("got %v", c.Checkpoints.Interval)
 	}
-	rules, err := os.ReadFile("../deploy/prometheus/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(os.ReadFile("../deploy/prometheus/rules.yaml"))(t)
 	found := regexp.MustCompile(`spendgate_checkpoint_last_success_timestamp_seconds > (\d+)`).FindSubmatch(rules)
 	if found == nil {
 		t.Fatal("no such alert")

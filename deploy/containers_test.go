@@ -49,9 +49,7 @@ func TestContainersDatabase(t *testing.T) {
 	if err = os.Chmod(password, 0o600); err == nil {
 		err = os.WriteFile(password, []byte(admin.Password+"\n"), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	port := strconv.Itoa(int(admin.Port))
 	for range 2 {
 		run([]string{"SECRETS=" + secrets, "PGHOST=" + admin.Host, "PGPORT=" + port, "PGUSER=" + admin.User, "PGDATABASE=" + admin.Database},

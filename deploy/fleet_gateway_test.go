@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // bearer sends an agent's token.
@@ -23,9 +25,7 @@ func (f *localFleet) paysThroughGateway(t *testing.T) {
 	web := &http.Client{Transport: bearer(strings.TrimSpace(f.read(t, "agents/support-bot")))}
 	agent := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	session, err := agent.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: f.urls["gateway"] + "/mcp", HTTPClient: web}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer session.Close() //nolint:errcheck // it asks for nothing more
 	for _, want := range []string{"executed", "already_executed"} {
 		r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: map[string]any{"charge": "ch_1", "amount": 1_250}})

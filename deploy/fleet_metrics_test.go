@@ -63,9 +63,7 @@ func fetch(t *testing.T, url string) []byte {
 	t.Helper()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // only read
 	body := must.Get(io.ReadAll(response.Body))(t)
 	if response.StatusCode != http.StatusOK {
@@ -119,9 +117,7 @@ func (f *localFleet) liveMetrics(t *testing.T) (families, samples map[string]boo
 // report made, a webhook tried, whose receiver is not there.
 func (f *localFleet) seldom(t *testing.T) {
 	_, key, err := f.admin.CreateKey(t.Context(), "seldom", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := &fleet.Client{Base: f.urls["api"], Key: key, HTTP: http.DefaultClient}
 	do := func(c *fleet.Client, path string, body any, want int) fleet.Answer {
 		t.Helper()

@@ -103,14 +103,10 @@ func (f *localFleet) load(t *testing.T, do func()) {
 	var working sync.WaitGroup
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}, Timeout: 30 * time.Second}
 	_, strict, err := f.admin.CreateKey(ctx, "strict", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for worker := range workers {
 		_, key, err := f.admin.CreateKey(ctx, fmt.Sprintf("worker-%d", worker), 10000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		c := &fleet.Client{Base: f.urls["api"], Key: key, HTTP: client}
 		working.Go(func() {
 			for ctx.Err() == nil {
@@ -171,10 +167,8 @@ func (f *localFleet) rollingRestart(t *testing.T) {
 func fakeBinary(t *testing.T, binary, does string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "node")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" != migrate ] || exec %s migrate\n%s\n", binary, does),
-		0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" != migrate ] || exec %s migrate\n%s\n", binary, does),
+		0o700))
 	return path
 }
 
@@ -206,9 +200,7 @@ func (f *localFleet) revived(t *testing.T) {
 		if err == nil {
 			err = process.Kill()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for _, name := range killed {
 		for { // a signal may take its time

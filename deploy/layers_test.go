@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // TestLayers compares the layers in ARCHITECTURE.md with the imports: a package
@@ -43,10 +45,7 @@ func layers(t *testing.T) map[string]int {
 	text, _, _ = strings.Cut(text, "\n## ")
 	layer := make(map[string]int)
 	for _, item := range regexp.MustCompile(`(?m)^(\d+)\. (.*)$`).FindAllStringSubmatch(text, -1) {
-		number, err := strconv.Atoi(item[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		number := must.Get(strconv.Atoi(item[1]))(t)
 		for _, pkg := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(item[2], -1) {
 			if layer[pkg[1]] != 0 {
 				t.Errorf("ARCHITECTURE.md lists %s twice", pkg[1])

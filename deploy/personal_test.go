@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // TestPersonalData compares docs/operate/personal-data.md with the schema: each table that has columns of
@@ -15,10 +17,7 @@ func TestPersonalData(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (.*)$").FindAllStringSubmatch(page, -1) {
 		rows[row[1]] = row[2]
 	}
-	files, err := filepath.Glob("../audit/postgres/migrations/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../audit/postgres/migrations/*.sql"))(t)
 	var schema strings.Builder
 	for _, file := range files {
 		schema.WriteString(readFile(t, "audit/postgres/migrations/"+filepath.Base(file)))

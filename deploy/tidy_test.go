@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"spendgate/bench/must"
 )
 
 // source is one Go file of the module that was written by hand.
@@ -29,7 +31,7 @@ func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 // data, build output and other modules.
 func walk(t *testing.T, visit func(path string, content []byte)) {
 	t.Helper()
-	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(os.DirFS(".."), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -47,10 +49,7 @@ func walk(t *testing.T, visit func(path string, content []byte)) {
 			visit(path, content)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func sources(t *testing.T) []source {
@@ -61,10 +60,7 @@ func sources(t *testing.T) []source {
 			return
 		}
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, path, content, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(fset, path, content, parser.ParseComments))(t)
 		if !ast.IsGenerated(file) {
 			all = append(all, source{path, content, fset, file})
 		}
@@ -138,10 +134,7 @@ func saysBug(e ast.Expr) bool {
 // on which it was written.
 func TestNoPathsOfAMachine(t *testing.T) {
 	private := regexp.MustCompile(`/(home|Users)/[A-Za-z0-9]|/root/[A-Za-z0-9.]`)
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(".."))(t)
 	walk(t, func(path string, content []byte) {
 		if bytes.IndexByte(content, 0) >= 0 {
 			return // not text

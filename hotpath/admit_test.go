@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -21,9 +22,7 @@ func TestRateLimitShieldsTheStore(t *testing.T) {
 		}
 		const limit = 3
 		raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		test := f.key
 		f.key = hotpath.KeyCaller([]byte(raw))
 		for i := range 4 * limit {
@@ -52,14 +51,10 @@ func TestAuthenticate(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		ctx := t.Context()
 		raw, k, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "one a minute", RateLimitRPM: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		c := hotpath.KeyCaller([]byte(raw))
 		for range 3 {
-			if _, err := f.nodes[1].Authenticate(ctx, c); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(f.nodes[1].Authenticate(ctx, c))(t)
 		}
 		if _, _, err := f.nodes[1].Admit(ctx, c, 0, false); err != nil {
 			t.Errorf("its one request: %v", err)

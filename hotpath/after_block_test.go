@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -85,9 +86,7 @@ func TestJudgedAgainAfterABlock(t *testing.T) {
 			}
 			simulated := func() spend.Effect {
 				checks, _, err := f.nodes[1].Simulate(t.Context(), hotpath.Request{Caller: f.key, Started: time.Now()}, "p", []*spend.Action{&action})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				return checks[0].Decision.Effect
 			}
 			f.post(1, "p", fmt.Sprintf(rules, 1000, 60, "duplicate"))
@@ -147,9 +146,7 @@ func TestOwnPaymentBehindABlock(t *testing.T) {
 		asked := nonce(1)
 		asked.Hours = 1
 		first := p.must("the first", action, asked, audit.PaymentRedeemed, true)
-		if err := p.ended(first, spend.Gateway, spend.Executed, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(first, spend.Gateway, spend.Executed, 0))
 		p.mini.Advance(2 * time.Hour)
 		p.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 		p.nodes = append(p.nodes, p.start(p.server, p.inProcess))

@@ -68,9 +68,7 @@ func TestRefundIsNotSentTwice(t *testing.T) {
 		p := newProxy(&o)
 		far := f.start(o, true)
 		raw, _, err := far.CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		burst := func(n *node) (admitted int) {
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -248,9 +246,7 @@ func (f *fleet) quota(counterparty string) ratelimit.Quota {
 	f.t.Helper()
 	action := refundOf(f.t, "1", counterparty)
 	_, q, err := f.nodes[0].Check(f.t.Context(), hotpath.Request{Caller: f.key, ID: "req_000000000000", Started: time.Now()}, &action)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return q
 }
 

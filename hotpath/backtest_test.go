@@ -13,6 +13,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/backtest/job"
 )
@@ -201,9 +202,7 @@ func (h *history) pay() {
 		h.asks = append(h.asks, outcome{answer: answer})
 	}
 	if answer.Payment.Proceed && h.rng.IntN(2) == 0 {
-		if err := h.payer.ended(answer, spend.Gateway, spend.Failed, 0); err != nil {
-			h.t.Fatal(err)
-		}
+		must.Do(h.t, h.payer.ended(answer, spend.Gateway, spend.Failed, 0))
 	}
 }
 
@@ -226,10 +225,7 @@ func (h *history) send(a spend.Action) {
 
 // decideAndUse has people decide, and uses it, perhaps too early.
 func (h *history) decideAndUse(o outcome) {
-	approval, err := h.nodes[0].Approval(h.t.Context(), hotpath.Access{}, o.answer.Check.ID)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	approval := must.Get(h.nodes[0].Approval(h.t.Context(), hotpath.Access{}, o.answer.Check.ID))(h.t)
 	for _, name := range []string{"ann", "bob"}[:1+h.rng.IntN(2)] {
 		_ = h.decide(approval, name, h.rng.IntN(8) > 0) // refused where it is not pending any more
 	}
@@ -241,10 +237,7 @@ func (h *history) decideAndUse(o outcome) {
 // tell reports what became of an allowed check, or corrects it.
 func (h *history) tell(o outcome) {
 	key := &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor}}
-	less, err := spend.ParseAmount("1")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	less := must.Get(spend.ParseAmount("1"))(h.t)
 	r := []hotpath.Report{
 		{Status: spend.Executed}, {Status: spend.Executed, Amount: &less}, {Status: spend.Failed}, {Status: spend.Voided},
 	}[h.rng.IntN(4)]
@@ -258,9 +251,7 @@ func (h *history) tell(o outcome) {
 func (f *fleet) backtest(b *audit.Backtest) *audit.Backtest {
 	f.t.Helper()
 	b.ID, b.Status, b.CreatedAt = spend.NewID(time.Now()), audit.BacktestQueued, time.Now()
-	if err := f.store.CreateBacktest(f.t.Context(), b); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.store.CreateBacktest(f.t.Context(), b))
 	return f.run(b.ID)
 }
 

@@ -389,8 +389,6 @@ func TestGrantArchived(t *testing.T) {
 func (f *fleet) access(g spend.Grants) person {
 	f.t.Helper()
 	access, _, err := f.nodes[0].Admit(f.t.Context(), f.keyed(g), spend.BudgetsGrant, false)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return person{fleet: f, access: access}
 }

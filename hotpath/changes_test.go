@@ -43,16 +43,12 @@ func TestChangesHaveTheirAuthor(t *testing.T) {
 		before := must.Get(f.store.Changes(ctx, audit.ChangeQuery{Limit: 1000}))(t)
 		admin := audit.Actor{Credential: "0123abcd", RequestID: "req_1", Address: "192.0.2.1"}
 		raw, k, err := n.CreateKey(ctx, admin, hotpath.NewKey{Name: "till", RateLimitRPM: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, _, err := n.UpdateKey(ctx, admin, k.ID, audit.KeyChange{Active: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		access, _, err := n.Admit(ctx, f.key, spend.PoliciesWrite, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		caller := audit.Actor{RequestID: "req_2", Address: "192.0.2.2"}
 		v := hotpath.NewVersion{Policy: &audit.Policy{PolicyID: "p", Name: "p", Rules: plainRules}}
 		must.Do(t, n.CreatePolicy(ctx, access, caller, v))

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -47,9 +48,7 @@ func TestCorrectedActionIsHeld(t *testing.T) {
 				f.flush()
 				f.check(1, under(refundOf(t, "1", "another"), "b")) // another epoch, which node 0 does not know
 			case "fenced":
-				if err := f.store.Fence(t.Context(), f.nodes[0].guard.Node()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, f.store.Fence(t.Context(), f.nodes[0].guard.Node()))
 			}
 			f.correct(0, first, 1)
 			used(want)

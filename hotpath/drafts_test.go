@@ -29,9 +29,7 @@ func (f *fleet) draft(node int, policyID, rules string) *audit.Draft {
 func (f *fleet) draftReport(node int, policyID string) (*hotpath.DraftReport, *report.Report) {
 	f.t.Helper()
 	r, err := f.nodes[node].DraftReport(f.t.Context(), hotpath.Access{}, policyID)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	f.run(r.Backtest.ID)
 	r, err = f.nodes[node].DraftReport(f.t.Context(), hotpath.Access{}, policyID)
 	if err != nil || r.Backtest.Status != audit.BacktestSucceeded {

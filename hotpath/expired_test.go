@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 const waitsRules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":%d,"approval":{}}}]`
@@ -77,9 +78,7 @@ func TestDuplicateOfAnEscalation(t *testing.T) {
 		said(first, approved, "pending", "GET /v1/approvals/"+approved.Check.ID.Text(spend.PrefixApproval))
 		f.approve(approved, "bob")
 		said(first, approved, "approved", "check exactly the action of that check again with this approval_id")
-		if err := f.decide(denied, "bob", false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.decide(denied, "bob", false))
 		said(second, denied, "denied", "people denied it")
 	})
 }

@@ -73,9 +73,7 @@ func newFleet(t *testing.T, b backend, nodes int) *fleet {
 	}
 	f.eventually("the windows begin", func() bool { return f.nodes[0].guard.Ping(t.Context()) == nil })
 	raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	f.key, f.keyID = hotpath.KeyCaller([]byte(raw)), k.ID
 	f.post(0, "p", plainRules)
 	return f

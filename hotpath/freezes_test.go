@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -18,18 +19,14 @@ func (f *fleet) freeze(node int, kind audit.FreezeKind, value string) *audit.Fre
 	f.t.Helper()
 	asked := hotpath.FreezeAsked{NewFreeze: audit.NewFreeze{Scope: audit.FreezeScope{Kind: kind, Value: value}, Reason: "it runs wild"}}
 	made, _, err := f.nodes[node].Freeze(context.Background(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, asked)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return made.Freeze
 }
 
 func (f *fleet) thaw(node int, frozen *audit.Freeze) {
 	f.t.Helper()
 	_, _, err := f.nodes[node].ReleaseFreeze(context.Background(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, frozen.ID, "mended")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 }
 
 func isFrozen(err error) bool {
@@ -164,9 +161,7 @@ func TestFreezeOfASession(t *testing.T) {
 				t.Errorf("%s checks: %s", frozen, o)
 			}
 			access, _, err := f.nodes[0].Admit(t.Context(), caller, spend.ChecksRedeem, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			hash, r := spend.ActionHash(other), hotpath.Request{Access: access, ID: "req_000000000000", Started: time.Now()}
 			_, _, err = f.nodes[0].Redeem(t.Context(), r, other, true, hotpath.Redemption{ActionHash: &hash})
 			if refused, is := errors.AsType[*hotpath.FrozenError](err); !is || refused.Freeze == nil {
@@ -215,9 +210,7 @@ func TestReadingEndsNoFreeze(t *testing.T) {
 		frozen, _, err := f.nodes[0].Freeze(t.Context(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, hotpath.FreezeAsked{
 			NewFreeze: audit.NewFreeze{Scope: audit.FreezeScope{Kind: audit.FreezeAll}, Reason: "a test", Until: until},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, want := range []audit.FreezeStatus{audit.FreezeActive, audit.FreezeOver} {
 			one, err := f.nodes[0].FreezeOf(t.Context(), hotpath.Access{}, frozen.ID)
 			all, _, lost := f.nodes[0].ListFreezes(t.Context(), hotpath.Access{}, audit.FreezeQuery{Limit: 9})
@@ -257,19 +250,12 @@ func TestRepeatedFreeze(t *testing.T) {
 				t.Errorf("a replay: %v", o)
 			}
 		}
-		frozen, err := f.store.Freeze(t.Context(), first.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		frozen := must.Get(f.store.Freeze(t.Context(), first.ID))(t)
 		changes, err := f.store.ConfigChanges(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		released := audit.FreezeRelease{Freeze: frozen, Keys: changes.Generation, Note: "mended", Completes: true}
 		err = f.store.ReleaseFreeze(t.Context(), by, released)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		f.thaw(0, frozen)
 		for node := range 2 {
 			if o := f.check(node, replayed); o.err != nil {
@@ -351,9 +337,7 @@ func (f *fleet) freezeTwoActions(p payer, of func(string, hotpath.PaymentRequest
 
 	used := of("used", nonce(21))
 	redeemed := p.must("redeemed", refundOf(t, "13", "bad"), used, audit.PaymentRedeemed, true)
-	if err := p.ended(redeemed, spend.Gateway, spend.Failed, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.ended(redeemed, spend.Gateway, spend.Failed, 0))
 	p.must("open", refundOf(t, "13", "bad"), of("used", hotpath.PaymentRequest{}), audit.PaymentOpen, false)
 	frozen = f.freeze(1, audit.FreezeCounterparty, "bad")
 	if _, err := p.pay(0, refundOf(t, "13", "bad"), used); !isFrozen(err) {

@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -38,9 +39,7 @@ func TestGrantsAtOnce(t *testing.T) {
 	const rounds = 50
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		raw, _, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "load", RateLimitRPM: 10000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		other := hotpath.KeyCaller([]byte(raw)) // so that the limit of the one that is changed is not reached
 		for n := range 2 {
 			i := 0
@@ -84,9 +83,7 @@ func TestGrantsAtOnce(t *testing.T) {
 func (f *fleet) keyed(g spend.Grants) hotpath.Caller {
 	f.t.Helper()
 	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000, Grants: g})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return hotpath.KeyCaller([]byte(raw))
 }
 
@@ -280,9 +277,7 @@ func TestGrantsWithoutRedis(t *testing.T) {
 		t.Errorf("a scope that it lacks: %v with %+v", err, q)
 	}
 	expired := named(spend.Grants{ExpiresAt: time.Now().Add(-time.Second).Truncate(time.Millisecond)}, spend.MemberExpiresAt)
-	if _, err := f.store.UpdateKey(t.Context(), audit.Actor{}, f.keyID, expired); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.store.UpdateKey(t.Context(), audit.Actor{}, f.keyID, expired))(t)
 	if _, _, err := blind.Admit(t.Context(), f.key, spend.PoliciesRead, true); !errors.Is(err, hotpath.ErrKeyExpired) {
 		t.Errorf("expired: %v", err)
 	}

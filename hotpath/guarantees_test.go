@@ -11,6 +11,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -272,9 +273,7 @@ func TestMarkerAloneTells(t *testing.T) {
 		first := f.check(0, action)
 		generation := f.redis.Get(context.Background(), "g:{0}").Val()
 		f.flush()
-		if err := f.redis.Set(context.Background(), "g:{0}", generation, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redis.Set(context.Background(), "g:{0}", generation, 0).Err())
 		if o := f.check(0, action); !o.names(first.answer.Check.ID.Text("chk_")) {
 			t.Errorf("with only the generation left: %s", o)
 		}
@@ -339,9 +338,7 @@ func TestRateLimitOfTheFleet(t *testing.T) {
 	eachBackend(t, 2, func(t *testing.T, f *fleet) {
 		limit := 5
 		raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{Name: "limited", RateLimitRPM: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		f.key = hotpath.KeyCaller([]byte(raw))
 		burst := func() (admitted int) {
 			actions := repeat(refundOf(t, "10", "c"), 40)

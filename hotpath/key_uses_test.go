@@ -9,16 +9,14 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
 // lastUsed is what the store knows of the key.
 func (f *fleet) lastUsed(id spend.ID) time.Time {
 	f.t.Helper()
-	keys, err := f.store.ListKeys(context.Background(), spend.ID{}, 100)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	keys := must.Get(f.store.ListKeys(context.Background(), spend.ID{}, 100))(f.t)
 	for _, k := range keys.Keys {
 		if k.ID == id {
 			return k.LastUsedAt

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -230,16 +231,12 @@ func TestAskerGivesNothingBack(t *testing.T) {
 		f.post(0, "b", budgetRules)
 		stored := func(g spend.Grants) (hotpath.Caller, *audit.Key) {
 			raw, k, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "test", RateLimitRPM: 10000, Grants: g})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return hotpath.KeyCaller([]byte(raw)), k
 		}
 		patch := func(k *audit.Key, g spend.Grants) {
 			change := audit.KeyChange{Grants: spend.GrantsChange{Grants: g, Named: []string{"principal", "owner"}}}
-			if _, err := f.store.UpdateKey(t.Context(), audit.Actor{}, k.ID, change); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(f.store.UpdateKey(t.Context(), audit.Actor{}, k.ID, change))(t)
 		}
 		executor := func(principal, owner string) *audit.Key {
 			return &audit.Key{ID: spend.NewID(time.Now()), Grants: spend.Grants{Role: spend.Executor, Principal: principal, Owner: owner}}

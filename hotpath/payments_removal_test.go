@@ -14,6 +14,7 @@ import (
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	servers "spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -27,10 +28,7 @@ func TestRemovedPayments(t *testing.T) {
 	var url string
 	b.store = func(t *testing.T) audit.Store {
 		url = servers.TestMigrated(t, postgres.Migrate)
-		s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true}))(t)
 		t.Cleanup(s.Close)
 		return s
 	}
@@ -68,26 +66,18 @@ func TestRemovedPayments(t *testing.T) {
 	for _, err := range []error{
 		audittest.RecordAll(t.Context(), f.store, []*spend.Check{&c}, steps[0]), audittest.RecordAll(t.Context(), f.store, nil, steps[1]),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer db.Close(t.Context()) //nolint:errcheck // nothing is lost with it
-	if _, err := db.Exec(t.Context(), "UPDATE payments SET changed_at = now() - interval '39 days'"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(t.Context(), "UPDATE payments SET changed_at = now() - interval '39 days'"))(t)
 	// Beside it is one that cannot be judged: its check is not there.
 	lost := payment
 	lost.Key, lost.Current = "lost", spend.NewID(time.Now())
 	hash := lost.Hash()
-	if _, err := db.Exec(t.Context(), `INSERT INTO payments SELECT $1, version, seen, changed_at, first_check, namespace, $2, $3
-		FROM payments LIMIT 1`, hash[:], lost.Key, string(lost.Append(nil))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(t.Context(), `INSERT INTO payments SELECT $1, version, seen, changed_at, first_check, namespace, $2, $3
+		FROM payments LIMIT 1`, hash[:], lost.Key, string(lost.Append(nil))))(t)
 	err = f.nodes[0].RemovePayments(t.Context(), time.Now().Add(-spend.PaymentsKept-time.Hour))
 	if !errors.Is(err, hotpath.ErrUnavailable) {
 		t.Fatalf("with one that cannot be judged: %v", err)
@@ -100,17 +90,12 @@ func TestRemovedPayments(t *testing.T) {
 	old := hotpath.Answer{Check: &c, Payment: &hotpath.PaymentView{Redemption: steps[0]}}
 	shown := func() *hotpath.PaymentView {
 		t.Helper()
-		views, err := f.nodes[0].PaymentsOf(t.Context(), hotpath.Access{}, []*spend.Check{&c}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		views := must.Get(f.nodes[0].PaymentsOf(t.Context(), hotpath.Access{}, []*spend.Check{&c}, nil))(t)
 		return views[c.ID]
 	}
 	correct := func(status spend.Status, supersedes int) {
 		t.Helper()
-		if err := p.ended(old, spend.Executor, status, supersedes); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(old, spend.Executor, status, supersedes))
 		course, err := audit.Courses(t.Context(), f.store, []spend.ID{c.ID})
 		last := course[c.ID]
 		if o := last.Last(); err != nil || o.Status != status || len(o.Payment.Of) > 0 || len(o.Payment.Flags) > 0 {
@@ -133,8 +118,6 @@ func TestRemovedPayments(t *testing.T) {
 	if v := shown(); v != nil {
 		t.Errorf("the old check is of the new payment: %+v", v)
 	}
-	if err := p.ended(again, spend.Gateway, spend.Executed, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.ended(again, spend.Gateway, spend.Executed, 0))
 	p.must("executed", a, nonce(2), audit.PaymentExecuted, false)
 }

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -94,9 +95,7 @@ func TestReplaceWithinBindings(t *testing.T) {
 		p.must("still waiting", under(refundOf(t, "200", "d"), "e"), hotpath.PaymentRequest{Key: "w"}, audit.PaymentWaiting, false)
 		used := nonce(1)
 		redeemed := p.must("redeemed", under(refundOf(t, "10", "c"), "days"), used, audit.PaymentRedeemed, true)
-		if err := p.ended(redeemed, spend.Gateway, spend.Failed, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.ended(redeemed, spend.Gateway, spend.Failed, 0))
 		p.must("open again", under(refundOf(t, "10", "c"), "days"), hotpath.PaymentRequest{}, audit.PaymentOpen, false)
 		used.Replace = true
 		if _, err := p.pay(0, under(refundOf(t, "20", "c"), "days"), used); !strings.Contains(fmt.Sprint(err), "amount") {

@@ -27,9 +27,7 @@ func newPayer(f *fleet) payer {
 	f.t.Helper()
 	grants := spend.Grants{Role: spend.Gateway, Principal: "bot"}
 	raw, k, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{}, hotpath.NewKey{Name: "bot", RateLimitRPM: 10000, Grants: grants})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	f.post(0, "days", `[{"rule_id":"all","rule_type":"budget","parameters":{"limit":100,"currency":"USD","window":"lifetime"}}]`)
 	return payer{f, hotpath.KeyCaller([]byte(raw)), k}
 }

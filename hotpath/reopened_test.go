@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -25,14 +26,10 @@ func (f *fleet) person(principal string) person {
 	f.t.Helper()
 	raw, k, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{},
 		hotpath.NewKey{Name: principal, RateLimitRPM: 1000, Grants: spend.Grants{Role: spend.Approver, Principal: principal}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	caller := hotpath.KeyCaller([]byte(raw))
 	access, _, err := f.nodes[0].Admit(f.t.Context(), caller, spend.ApprovalsDecide, false)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return person{f, caller, access, k.ID}
 }
 
@@ -133,15 +130,11 @@ func TestReopenedApprovalOfAsker(t *testing.T) {
 		}
 		token, session := f.signedIn(0, "bo", spend.Grants{Scopes: spend.ApprovalsDecide})
 		access, _, err := f.nodes[0].Admit(t.Context(), f.caller(0, token), spend.ApprovalsDecide, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		bo := person{fleet: f, access: access}
 		bo.approve(asked)
 		bo.approve(owned)
-		if err := f.nodes[0].EndSession(t.Context(), audit.Actor{}, session.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.nodes[0].EndSession(t.Context(), audit.Actor{}, session.ID))
 		if o := f.check(0, with(asked, a)); o.err != nil || o.answer.Check.Decision.Effect != spend.Allow {
 			t.Errorf("the session has ended: %s", o)
 		}

@@ -97,9 +97,7 @@ func TestSessionsDecide(t *testing.T) {
 		person := func(name string, more ...func(*audit.Session)) error {
 			token, _ := f.signedIn(0, name, spend.Grants{Role: spend.Approver})
 			access, _, err := n.Admit(ctx, f.caller(0, token), spend.ApprovalsDecide, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, _, err = n.DecideApproval(ctx, access, audit.Actor{RequestID: "r"}, audit.ApprovalDecisionRequest{
 				ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash,
 			})
@@ -109,13 +107,9 @@ func TestSessionsDecide(t *testing.T) {
 		// Ana has a key of her own, with her e-mail as its owner.
 		raw, k, err := n.CreateKey(ctx, audit.Actor{},
 			hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Role: spend.Approver, Owner: "Ana@example.com"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		access, _, err := n.Admit(ctx, hotpath.KeyCaller([]byte(raw)), spend.ApprovalsDecide, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
 			audit.ApprovalDecisionRequest{ApprovalID: approval.Check.ID, Approves: true, ActionHash: approval.Check.Approval.ActionHash})
 		if !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionAgain}) {
@@ -148,9 +142,7 @@ func TestSessionsAsk(t *testing.T) {
 		}
 		again, _ := f.signedIn(0, "ana", spend.Grants{Role: spend.Approver})
 		access, _, err := n.Admit(ctx, f.caller(0, again), spend.ApprovalsDecide, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, _, err = n.DecideApproval(ctx, access, audit.Actor{},
 			audit.ApprovalDecisionRequest{ApprovalID: answer.Check.ID, Approves: true, ActionHash: answer.Check.Approval.ActionHash})
 		if !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionOwn}) {
@@ -169,9 +161,7 @@ func TestSessionsApproveDrafts(t *testing.T) {
 		as := func(name string, scopes spend.Scopes) (hotpath.Access, spend.ID) {
 			token, s := f.signedIn(0, name, spend.Grants{Scopes: scopes})
 			access, _, err := n.Admit(ctx, f.caller(0, token), scopes, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return access, s.ID
 		}
 		author, _ := as("ana", spend.PoliciesWrite)
@@ -200,13 +190,9 @@ func (f *fleet) keyOf(owner string, scopes spend.Scopes) hotpath.Access {
 	f.t.Helper()
 	raw, _, err := f.nodes[0].CreateKey(f.t.Context(), audit.Actor{},
 		hotpath.NewKey{Name: "k", RateLimitRPM: 100, Grants: spend.Grants{Scopes: scopes, Owner: owner}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	access, _, err := f.nodes[0].Admit(f.t.Context(), hotpath.KeyCaller([]byte(raw)), scopes, false)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return access
 }
 
@@ -220,9 +206,7 @@ func TestAuthorsHaveKeysAndSessions(t *testing.T) {
 		signedIn := func(name string, scopes spend.Scopes) hotpath.Access {
 			token, _ := f.signedIn(0, name, spend.Grants{Scopes: scopes})
 			access, _, err := n.Admit(ctx, f.caller(0, token), scopes, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return access
 		}
 		for name, c := range map[string]struct{ author, same, other hotpath.Access }{

@@ -138,9 +138,7 @@ func spoiltNames(t *testing.T, f *fleet) {
 	const claim, counter = "claim", "counter"
 	long := strings.Repeat("x", 1<<20+1) // a byte more than the service reads
 	raw, _, err := f.nodes[0].CreateKey(ctx, audit.Actor{}, hotpath.NewKey{Name: "another", RateLimitRPM: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	another := *f
 	another.key = hotpath.KeyCaller([]byte(raw))
 	for what, test := range map[string]struct {
@@ -210,9 +208,7 @@ func (f *fleet) mends(what string, action spend.Action, first outcome) {
 func TestSpoiltCounterIsItsCallersAlone(t *testing.T) {
 	eachBackend(t, 1, func(t *testing.T, f *fleet) {
 		raw, spoilt, err := f.nodes[0].CreateKey(t.Context(), audit.Actor{}, hotpath.NewKey{Name: "spoilt", RateLimitRPM: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		other := *f
 		other.key = hotpath.KeyCaller([]byte(raw))
 		spoils := 0

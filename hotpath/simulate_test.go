@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -42,9 +43,7 @@ func TestStrangersLearnNoChecksAndNoLists(t *testing.T) {
 	simulate := func(c hotpath.Caller) (checks []*spend.Check, told string) {
 		t.Helper()
 		checks, _, err := f.nodes[0].Simulate(t.Context(), hotpath.Request{Caller: c, Started: time.Now()}, "p", actions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for i, c := range checks {
 			d := c.Decision
 			if d.Effect != spend.Block || d.Message == "" || d.NextStep == "" || d.RuleDescription == "" {
@@ -87,9 +86,7 @@ func TestTryingRulesNeedsTheRight(t *testing.T) {
 	} {
 		caller := f.keyed(c.grants)
 		access, _, err := f.nodes[0].Admit(t.Context(), caller, spend.PoliciesRead, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		r := hotpath.Request{Caller: caller, Access: access, Started: time.Now()}
 		_, _, err = f.nodes[0].TryRules(t.Context(), r, hotpath.Trial{PolicyID: "p", Rules: "{"})
 		if _, faults := errors.AsType[spend.Faults](err); forbidden(err) != c.denied || faults == c.denied {

@@ -18,9 +18,7 @@ func (p payer) active(node int, active, keepOpen bool) hotpath.Stopped {
 	p.t.Helper()
 	change := audit.KeyChange{Active: &active, Stops: !active && !keepOpen}
 	_, stopped, err := p.nodes[node].UpdateKey(context.Background(), audit.Actor{}, p.own.ID, change)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, err)
 	return stopped
 }
 
@@ -211,13 +209,9 @@ func TestIdleNode(t *testing.T) {
 		frozen, _, err := f.nodes[0].Freeze(t.Context(), hotpath.Access{}, audit.Actor{Credential: "01234567"}, hotpath.FreezeAsked{
 			NewFreeze: audit.NewFreeze{Scope: audit.FreezeScope{Kind: audit.FreezeAll}, Reason: "a test", Until: until},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		time.Sleep(time.Until(until))
-		if err := errors.Join(f.nodes[1].Lapses(t.Context()), f.nodes[1].EndFreezes(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(f.nodes[1].Lapses(t.Context()), f.nodes[1].EndFreezes(t.Context())))
 		if used := f.used(t, "days", "all", "[]"); used != "20 1" {
 			t.Errorf("%s is used, want 20 by the open check", used)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -37,9 +38,7 @@ func TestRedeemUnread(t *testing.T) {
 			return f.check(0, refundOf(t, "10", name)).answer.Check, refundOf(t, "10", name)
 		}
 		known, _ := check("so that its version is known")
-		if err := f.redeem(1, known); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.redeem(1, known))
 		first, action := check("first")
 		action.AgentID = ""
 		if o, err := f.redeemUnread(1, 3, first.ID, action, first.Action.AgentID); o != nil || err != nil {

@@ -77,9 +77,7 @@ func TestArchive(t *testing.T) {
 	}
 	i := 0
 	for row, err := range a.All() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if !bytes.Equal(row, rows[i]) || chain.HashRow(row) != chain.HashRow(rows[i]) {
 			t.Errorf("row %d came back\n%q\nwas\n%q", i, row, rows[i])
 		}
@@ -185,9 +183,7 @@ func TestArchiveOfViolations(t *testing.T) {
 	a := must.Get(Open(dir, ViolationsOf(month)))(t)
 	var back [][]byte
 	for row, err := range a.All() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		back = append(back, slices.Clone(row))
 	}
 	if !slices.EqualFunc(back, rows, bytes.Equal) || a.Month != "2026-11" || a.Day != "" ||

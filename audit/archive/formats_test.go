@@ -31,9 +31,7 @@ func TestSecondFormat(t *testing.T) {
 		t.Helper()
 		a := must.Get(Open(dir, p))(t)
 		for row, err := range a.All() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			back = append(back, slices.Clone(row))
 		}
 		return back

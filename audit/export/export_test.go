@@ -24,13 +24,12 @@ import (
 	"spendgate/audit/sqlite"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 func act(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func amount(text string) spend.Amount {

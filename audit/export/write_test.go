@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"spendgate/bench/must"
 )
 
 // undefuse does what docs/audit/auditors.md says: it takes away an apostrophe in each place where there may be one.
@@ -38,9 +40,7 @@ func TestTextsAreNoFormulas(t *testing.T) {
 		if err == nil {
 			err = l.row(&s)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		line := b.String()[len("text,json,number,none\n"):]
 		quoted := `"` + strings.ReplaceAll(want, `"`, `""`) + `"`
 		if line != quoted+","+quoted+",1.50,\n" {

@@ -19,9 +19,7 @@ func TestStale(t *testing.T) {
 	pair := func() (client, server net.Conn) {
 		t.Helper()
 		client, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if server, err = l.Accept(); err != nil {
 			t.Fatal(err)
 		}

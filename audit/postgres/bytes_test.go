@@ -138,9 +138,7 @@ func (w *weighed) commit(checks []*spend.Check, outcomes []*spend.Outcome) {
 	}
 	slices.SortFunc(entries, func(a, b chain.Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
 	link := w.builder.Next(entries)
-	if err := w.Commit(w.Context(), checks, outcomes, link); err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, w.Commit(w.Context(), checks, outcomes, link))
 	w.builder.Advance(link)
 }
 
@@ -151,15 +149,11 @@ func (w *weighed) weigh() map[string]int64 {
 			FROM pg_class AS c LEFT JOIN pg_inherits AS p ON p.inhrelid = c.oid
 			WHERE c.relkind = 'r' AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) GROUP BY 1
 		UNION ALL SELECT 'log', pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.Do(w, err)
 	sizes := make(map[string]int64)
 	var name string
 	var size int64
-	if _, err := pgx.ForEachRow(rows, []any{&name, &size}, func() error { sizes[name] = size; return nil }); err != nil {
-		w.Fatal(err)
-	}
+	must.Get(pgx.ForEachRow(rows, []any{&name, &size}, func() error { sizes[name] = size; return nil }))(w)
 	return sizes
 }
 

@@ -214,9 +214,7 @@ func TestPagePassesPlan(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	for _, before := range []spend.ID{{}, audit.FirstID(listedStart.UnixMilli() + passes/2)} {
 		query, args, err := passesQuery(t.Context(), tx, before, listedStart.UnixMilli()+passes, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		rows := 0
 		explain(t, tx, query, args).walk(func(p plan) {
 			if strings.HasPrefix(p.Relation, "checks") {

@@ -60,9 +60,7 @@ func insert(t *testing.T, db querier, agent string, n int, age time.Duration) {
 		substr('rcds', 1 + i % 4, 1)::"char", CASE i % 3 WHEN 0 THEN 'e' ELSE 'b' END::"char",
 			'h', 1, 'USD', $2, 'p', 'c', 'r', 'd', 'k' FROM generate_series(1, $3) AS i`,
 		time.Now().Add(-age).UnixMilli()+rand.Int64N(1000), agent, n) //nolint:gosec // not a secret
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if rows.Close(); rows.Err() != nil {
 		t.Fatal(rows.Err())
 	}
@@ -90,17 +88,14 @@ func end(t *testing.T, do func(context.Context) error) {
 func (c *counting) exact(t *testing.T, when string) {
 	t.Helper()
 	var wrong int
-	err := c.Reads.QueryRow(t.Context(), `SELECT count(*) FROM (
+	must.Do(t, c.Reads.QueryRow(t.Context(), `SELECT count(*) FROM (
 		SELECT c.*, lead(start_id) OVER (PARTITION BY agent_id ORDER BY start_id) AS next FROM violation_counts AS c) AS c
 		CROSS JOIN violation_count_state AS s CROSS JOIN LATERAL (
 			SELECT count(*) AS total, count(*) FILTER (WHERE action_type = 'r' AND decision = 'b') AS refund_blocks,
 				count(*) FILTER (WHERE action_type = 's' AND decision = 'e') AS spend_escalations, count(*) FILTER (WHERE id > c.max_id) AS higher
 			FROM violations AS v WHERE (c.agent_id = '' OR v.agent_id = c.agent_id) AND v.id >= c.start_id AND (next IS NULL OR v.id < next)
 				AND v.xid < s.below AND v.xid <> ALL (s.pending) AND (s.recounted_to IS NULL OR v.id <= s.recounted_to)) AS v
-		WHERE (v.total, v.refund_blocks, v.spend_escalations, v.higher) <> (c.total, c.refund_blocks, c.spend_escalations, 0)`).Scan(&wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
+		WHERE (v.total, v.refund_blocks, v.spend_escalations, v.higher) <> (c.total, c.refund_blocks, c.spend_escalations, 0)`).Scan(&wrong))
 	if wrong > 0 {
 		t.Errorf("%s: %d counts are wrong", when, wrong)
 	}
@@ -151,10 +146,8 @@ func (c *counting) compare(t *testing.T, when string, q audit.ViolationQuery) {
 func (c *counting) covered(t *testing.T, want int) {
 	t.Helper()
 	var total, most int
-	if err := c.Reads.QueryRow(t.Context(), "SELECT sum(total), max(total) FROM violation_counts WHERE agent_id = ''").
-		Scan(&total, &most); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Reads.QueryRow(t.Context(), "SELECT sum(total), max(total) FROM violation_counts WHERE agent_id = ''").
+		Scan(&total, &most))
 	if total != want || most >= 8 {
 		t.Errorf("%d violations are counted, up to %d in a bucket; want %d, less than 8", total, most, want)
 	}
@@ -287,9 +280,7 @@ func TestCountsInterleaved(t *testing.T) {
 		"part of a transaction is undone": func(t *testing.T, c *counting) {
 			tx := c.session(t, pgx.ReadCommitted)
 			part, err := tx.Begin(t.Context()) // a savepoint
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			insert(t, part, "busy", 5, time.Minute)
 			end(t, part.Commit)
 			if part, err = tx.Begin(t.Context()); err != nil {

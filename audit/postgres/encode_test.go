@@ -46,9 +46,7 @@ func TestNumericOfTotals(t *testing.T) {
 		"34028236692093846346337460743.5",
 	} {
 		total, err := spend.ParseTotal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var kept pgtype.Numeric
 		w := chain.NewComposite(nil)
 		w.Numeric(total, false)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"spendgate/bench/must"
 )
 
 // TestEndedBesideOthers: a connection that the server ended while it was idle says nothing about the others: a query in
@@ -13,9 +15,7 @@ func TestEndedBesideOthers(t *testing.T) {
 	url := migrated(t)
 	s := open(t, with(t, url, "pool_max_conns", "2"), false)
 	admin, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = admin.Close(context.Background()) })
 
 	runs, done, begun := 0, make(chan error, 1), make(chan struct{}, 5)

@@ -26,9 +26,7 @@ func TestYoungEventStays(t *testing.T) {
 	}
 	must.Do(t, happen(time.Now().Add(-50*24*time.Hour)))
 	tx, err := connect(t, url).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(tx.Exec(t.Context(), "LOCK TABLE webhooks IN EXCLUSIVE MODE"))(t)
 	removed := make(chan error, 1)
 	go func() {

@@ -95,10 +95,7 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 	"commit is undone": func(t *testing.T, f *feeding) {
 		undone := f.session(t, pgx.ReadCommitted)
 		insert(t, undone, "late", 5, time.Minute)
-		part, err := undone.Begin(t.Context()) // a savepoint
-		if err != nil {
-			t.Fatal(err)
-		}
+		part := must.Get(undone.Begin(t.Context()))(t)
 		insert(t, part, "late", 5, time.Minute)
 		insert(t, f.Reads, "busy", 5, time.Minute)
 		f.news(t, "meanwhile", 5)
@@ -166,10 +163,8 @@ var eventInterleavings = map[string]func(t *testing.T, f *feeding){
 			id, use := f.approval(t), f.begun(t)
 			pending := f.begun(t)
 			f.exec(t, approve, [16]byte(id))
-			if _, err := use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea], NULL)`,
-				[16]byte(id)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(use.Exec(t.Context(), `SELECT use_approvals(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], ARRAY['\x00'::bytea], NULL)`,
+				[16]byte(id)))(t)
 			if i%2 == 0 { // it is pending when the decision gets its number
 				f.next(t)
 			}

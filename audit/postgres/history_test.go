@@ -37,14 +37,11 @@ func historyReads(t *testing.T, s *Store, when string) {
 			return scans, checks, outcomes
 		}
 		scans, checks, outcomes := counted() // of transactions before on this connection
-		page, err := pageHistory(t.Context(), tx, audit.HistoryQuery{
+		page := must.Get(pageHistory(t.Context(), tx, audit.HistoryQuery{
 			PolicyID: "policy-1", Limit: limit,
 			After: audit.FirstID(listedStart.AddDate(0, 0, c.day).UnixMilli() + 3600_000),
 			End:   audit.FirstID(listedStart.AddDate(0, 0, c.last).UnixMilli()),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		scansAfter, checksAfter, outcomesAfter := counted()
 		scans, checks, outcomes = scansAfter-scans, checksAfter-checks, outcomesAfter-outcomes
 		_ = tx.Rollback(context.Background()) // it only reads

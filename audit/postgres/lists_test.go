@@ -58,9 +58,7 @@ func TestSlowLists(t *testing.T) {
 func hangingLists(t *testing.T, s *Store, f spend.Fence, conn *pgx.Conn) {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(tx.Exec(t.Context(), "LOCK TABLE violations, outcomes, budget_counters, approvals"))(t)
 	var lists sync.WaitGroup
 	for name, list := range map[string]func(context.Context) error{

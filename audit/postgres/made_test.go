@@ -24,9 +24,7 @@ func TestMadeSchema(t *testing.T) {
 	s := must.Get(snapshot.Open(t.Context(), url, 1))(t)
 	defer s.Close()
 	found, _, err := s.Schema(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var lines []string
 	day := regexp.MustCompile(`checks_\d{8}`)
 	for _, o := range found {

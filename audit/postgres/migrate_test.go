@@ -79,10 +79,8 @@ func TestMigrationGivesWay(t *testing.T) {
 			if len(done) > 0 {
 				t.Fatalf("the migration ended while the table was in use: %v", <-done)
 			}
-			if err := observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+fleet.TestLocks+`
-				WHERE relation = 'checks'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`).Scan(&waits); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, observer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+fleet.TestLocks+`
+				WHERE relation = 'checks'::regclass AND mode = 'AccessExclusiveLock' AND NOT granted)`).Scan(&waits))
 		}
 		if _, err := observer.Exec(ctx, "BEGIN; LOCK TABLE outcomes IN ACCESS SHARE MODE NOWAIT; COMMIT"); err != nil {
 			t.Fatalf("the table of the migration before: %v", err)

@@ -44,9 +44,7 @@ func TestNodes(t *testing.T) {
 		if err == nil {
 			err = store.Reads.QueryRow(t.Context(), "SELECT count(*) FROM nodes").Scan(&kept)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return len(nodes), kept
 	}
 	old("1 minute")

@@ -105,9 +105,7 @@ func TestPaymentsInOneOrder(t *testing.T) {
 			first = "SELECT FROM approvals ORDER BY id LIMIT 1 FOR UPDATE"
 		}
 		hold, err := connect(t, url).Begin(t.Context()) // until both wait for the first, and hold nothing
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Get(hold.Exec(t.Context(), first))(t)
 		errs := make([]error, 2)
 		var both sync.WaitGroup
@@ -159,10 +157,7 @@ func TestDenialBesideQuestion(t *testing.T) {
 	must.Do(t, decide(first, true))
 	second := asks()
 	second.Action.ApprovalID = first.ID
-	hold, err := connect(t, url).Begin(t.Context()) // keeps the commit where it proves the approval, behind what it has asked
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := must.Get(connect(t, url).Begin(t.Context()))(t)
 	must.Get(hold.Exec(t.Context(), "SELECT FROM approvals FOR UPDATE"))(t)
 	errs := make(chan error, 2)
 	for waiting, do := range []func() error{

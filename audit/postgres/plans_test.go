@@ -253,16 +253,12 @@ func TestNamedCounters(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }() // nothing was meant to stay
 	q := audit.CounterQuery{PolicyID: "p", RuleID: "r", Since: 1, Subject: [][]string{{"agent-1", "agent-2"}}, Limit: 20}
 	for i, id := range q.CounterIDs() {
-		if _, err := tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id,
+		must.Get(tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id,
 			subject)
-			VALUES ($1, 0, 0, 1, 1, 'p', 'r', $2)`, [16]byte(id), spend.SubjectOf(q.Subject[0][i])); err != nil {
-			t.Fatal(err)
-		}
+			VALUES ($1, 0, 0, 1, 1, 'p', 'r', $2)`, [16]byte(id), spend.SubjectOf(q.Subject[0][i])))(t)
 	}
-	if _, err := tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id, subject)
-		SELECT md5(i::text)::uuid, 0, 0, 1, 1, 'p', 'r', '["' || i || '"]' FROM generate_series(1, 20000) AS i`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), `INSERT INTO budget_counters (counter_id, start_ms, bucket_ms, since, count, policy_id, rule_id, subject)
+		SELECT md5(i::text)::uuid, 0, 0, 1, 1, 'p', 'r', '["' || i || '"]' FROM generate_series(1, 20000) AS i`))(t)
 	query, args := counterListing(&q)
 	for _, prepare := range []string{"SELECT", "ANALYZE budget_counters"} {
 		must.Get(tx.Exec(t.Context(), prepare))(t)

@@ -72,9 +72,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 	url := migrated(t)
 	const each, room = 1000, 7
 	s, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true, MaxPolicyBytes: room*each + each/2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(s.Close)
 	policy := func(i int) *audit.Policy {
 		p := &audit.Policy{PolicyID: fmt.Sprint("p", i%3), Name: "ß", Description: "d", Metadata: "{}"}

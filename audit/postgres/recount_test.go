@@ -182,12 +182,9 @@ func TestCountsInSteps(t *testing.T) {
 	c.count(t)
 	c.exact(t, "in steps")
 	var counted, longest int64
-	err := c.Reads.QueryRow(t.Context(),
+	must.Do(t, c.Reads.QueryRow(t.Context(),
 		"SELECT max(counted), max(step) FROM (SELECT counted, counted - lag(counted, 1, 0) OVER (ORDER BY counted) AS step FROM steps) AS s").
-		Scan(&counted, &longest)
-	if err != nil {
-		t.Fatal(err)
-	}
+		Scan(&counted, &longest))
 	if counted != transactions*each || longest > most {
 		t.Errorf("%d of %d violations were counted, up to %d in a step", counted, transactions*each, longest)
 	}

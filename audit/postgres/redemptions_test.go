@@ -156,9 +156,7 @@ func TestUnreadReadsTwoDays(t *testing.T) {
 	}
 	for range cap(s.writers.idle) { // as of yesterday
 		session, err := s.writers.take(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		session.unreadPrepared, session.unreadFrom = true, unreadFrom(time.Now()).AddDate(0, 0, -1)
 		session.parsing, session.buf = nil, nil
 		for _, message := range []pgproto3.FrontendMessage{
@@ -220,10 +218,8 @@ func TestUntouchedReadsOneDay(t *testing.T) {
 		tx := must.Get(pool.Begin(t.Context()))(t)
 		defer tx.Rollback(t.Context()) //nolint:errcheck // it only read
 		must.Get(tx.Exec(t.Context(), query, pg.UUIDs([]spend.ID{spend.NewID(time.Now())})))(t)
-		if err := tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
-			WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tx.QueryRow(t.Context(), `SELECT count(DISTINCT c.relname) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
+			WHERE l.pid = pg_backend_pid() AND c.relname ~ '^checks_[0-9]{8}$'`).Scan(&days))
 		return days
 	}
 	today := untouchedOn(time.Now().UTC().Truncate(24 * time.Hour))

@@ -127,9 +127,7 @@ func TestPartitions(t *testing.T) {
 func TestPartitionsUntil(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s, err := Open(t.Context(), Options{URL: migrated(t), Logger: slog.New(slog.DiscardHandler), Migrate: true, Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(s.Close)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	tidy := func(days int) error { return s.Tidy(t.Context(), today.AddDate(0, 0, days)) }
@@ -235,9 +233,7 @@ func TestPreparedCommit(t *testing.T) {
 		s, err := Open(t.Context(), Options{
 			URL: with(t, url, "default_query_exec_mode", mode), Logger: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		t.Cleanup(s.Close)
 		other := <-s.writers.idle // all commits have the connection that is left
 		t.Cleanup(func() { s.writers.give(other) })

@@ -38,10 +38,8 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 		exec("ALTER DATABASE " + name + " SET " + setting + " = " + value)
 	}
 	owner = connect(t, url) // with those settings
-	if _, err := owner.Exec(ctx, `CREATE FUNCTION public.same(uuid, uuid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
-		CREATE OPERATOR public.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = public.same)`, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(owner.Exec(ctx, `CREATE FUNCTION public.same(uuid, uuid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+		CREATE OPERATOR public.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = public.same)`, pgx.QueryExecModeSimpleProtocol))(t)
 	s := open(t, url, false)
 	epoch := must.Get(s.Epoch(ctx))(t)
 	c := minimal(spend.Fence{Node: spend.ID{1}, Epoch: epoch})

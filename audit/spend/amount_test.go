@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 func TestParseAmount(t *testing.T) {
@@ -67,10 +69,7 @@ func TestParseAmountRefuses(t *testing.T) {
 func TestAmountText(t *testing.T) {
 	f := func(in, plain, currency, money string) {
 		t.Helper()
-		a, err := ParseAmount(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(ParseAmount(in))(t)
 		if got := string(a.Append([]byte("x"))); got != "x"+plain {
 			t.Errorf("Append(%s): %s", in, got)
 		}

@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"spendgate/bench/must"
 )
 
 func actionOf(t *testing.T, amount, metadata string, change func(*Action)) *Action {
 	t.Helper()
-	parsed, err := ParseAmount(amount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(ParseAmount(amount))(t)
 	a := &Action{AgentID: "a", PolicyID: "p", Type: Refund, Amount: parsed, Currency: "USD", Counterparty: "c"}
 	if metadata != "" {
 		var faults Faults

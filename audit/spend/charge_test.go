@@ -3,14 +3,13 @@ package spend
 import (
 	"reflect"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 func TestTaken(t *testing.T) {
 	amount := func(s string) Amount {
-		a, err := ParseAmount(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(ParseAmount(s))(t)
 		return a
 	}
 	c := &Check{

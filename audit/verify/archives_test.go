@@ -17,6 +17,7 @@ import (
 	"spendgate/audit/postgres/detach"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // files are the files of an archive.
@@ -142,9 +143,7 @@ func pack(t *testing.T, content []byte, level int) []byte {
 
 func act(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func rewrite(t *testing.T, path string, change func([]byte) []byte) {

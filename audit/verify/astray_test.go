@@ -8,13 +8,12 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 func (tr *trail) database() (name string) {
 	tr.t.Helper()
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT current_database()").Scan(&name); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.conn.QueryRow(tr.t.Context(), "SELECT current_database()").Scan(&name))
 	return name
 }
 

@@ -18,10 +18,8 @@ import (
 func (tr *trail) entries(chainID spend.ID, seq int64) []chain.Entry {
 	tr.t.Helper()
 	var raw []byte
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE chain_id = $1 AND seq = $2", [16]byte(chainID), seq).
-		Scan(&raw); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.conn.QueryRow(tr.t.Context(), "SELECT entries FROM batches WHERE chain_id = $1 AND seq = $2", [16]byte(chainID), seq).
+		Scan(&raw))
 	entries := must.Get(chain.ParseEntries(raw))(tr.t)
 	return entries
 }

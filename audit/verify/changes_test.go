@@ -87,10 +87,8 @@ func (tr *trail) addWebhook() (name string) {
 		return w
 	}
 	kept, deleted := add(), add()
-	if _, err := tr.store.UpdateWebhook(ctx, by, kept.ID,
-		audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Get(tr.store.UpdateWebhook(ctx, by, kept.ID,
+		audit.WebhookChange{Active: new(true), Secret: audit.Secret(rand.Text())}))(tr.t)
 	must.Do(tr.t, tr.store.DeleteWebhook(ctx, by, deleted.ID))
 	return "webhook " + kept.ID.Text(spend.PrefixWebhook)
 }

@@ -38,9 +38,7 @@ func (tr *approvalTrail) drafted(author, authorName, promoter, promoterName stri
 		_, err = tr.store.PromoteDraft(tr.t.Context(), audit.Actor{KeyID: promoter, Principal: promoterName},
 			audit.Promotion{PolicyID: "drafted", Generation: d.Generation, Version: 1}, time.Now())
 	}
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, err)
 	c := tr.asking(2)
 	c.Action.PolicyID, c.Decision.PolicyVersion = "drafted", 2
 	c.Approval.ExcludeAuthor, c.Approval.ActionHash = true, spend.ActionHash(c)
@@ -81,10 +79,7 @@ func TestTamperedGroups(t *testing.T) {
 	decide(used, ann, "anita", true, audit.DecisionAuthor)
 	first := decide(used, ben, "ben", true, audit.DecisionRecorded)
 	second := decide(used, sue, "sue", true, audit.DecisionRecorded)
-	approved, err := tr.store.EventsHead(t.Context()) // numbers what happened so far
-	if err != nil {
-		t.Fatal(err)
-	}
+	approved := must.Get(tr.store.EventsHead(t.Context()))(t)
 	event := func(kind string, n int) string {
 		return fmt.Sprintf("%s event of change %d of the configuration", kind, n)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // interpreter is the Python of the tests, if one was named: what the PATH has may be a script that
@@ -76,10 +77,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 // psqlURL is the URL of the database as psql knows it.
 func (tr *trail) psqlURL() string {
 	tr.t.Helper()
-	u, err := url.Parse(tr.url)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	u := must.Get(url.Parse(tr.url))(tr.t)
 	q := u.Query()
 	q.Set("options", "-csearch_path="+q.Get("search_path"))
 	q.Del("search_path") // psql does not know it

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestReopenedApprovals forges what says that decisions count: the approvals of a key count no more after the key was deactivated,
@@ -20,9 +21,7 @@ func TestReopenedApprovals(t *testing.T) {
 		if err == nil {
 			_, err = tr.store.UpdateKey(t.Context(), audit.Actor{Principal: "ops"}, id, change)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		tr.fence.Stops = tr.lastStop()
 	}
 	approve := func(c *spend.Check, keyID, principal string) int {

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestStrangeJSON puts JSON of another type, or no JSON at all, into every JSON column: the
@@ -57,9 +58,7 @@ func TestStrangeJSON(t *testing.T) {
 		}
 		tr.exec("%s", tamper.String())
 		found, _, err := tr.verify(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for who, all := range map[string][]string{"spendgate": found, "verify.py": tr.stranger(false)} {
 			for _, w := range want {
 				if !slices.Contains(all, w) {

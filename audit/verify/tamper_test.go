@@ -12,6 +12,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestClean finds nothing where nothing was changed, in slices of any size, and
@@ -153,24 +154,17 @@ func pick(first bool, a, b string) string {
 func (tr *trail) columns(table string) [][2]string {
 	rows, err := tr.conn.Query(tr.t.Context(), `SELECT column_name, CASE data_type WHEN '"char"' THEN 'char' ELSE data_type END
 		FROM information_schema.columns WHERE table_name = $1 AND table_schema = current_schema() ORDER BY ordinal_position`, table)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c [2]string, err error) {
+	must.Do(tr.t, err)
+	columns := must.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (c [2]string, err error) {
 		err = row.Scan(&c[0], &c[1])
 		return c, err
-	})
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	}))(tr.t)
 	return columns
 }
 
 func (tr *trail) isNull(column string, c *spend.Check) (is bool) {
-	if err := tr.conn.QueryRow(tr.t.Context(), "SELECT "+column+" IS NULL FROM checks WHERE check_id = $1", [16]byte(c.ID)).
-		Scan(&is); err != nil {
-		tr.t.Fatal(err)
-	}
+	must.Do(tr.t, tr.conn.QueryRow(tr.t.Context(), "SELECT "+column+" IS NULL FROM checks WHERE check_id = $1", [16]byte(c.ID)).
+		Scan(&is))
 	return is
 }
 
@@ -228,10 +222,8 @@ func TestTamperedChecks(t *testing.T) {
 		},
 		"partition detached": func(tr *trail) []string {
 			var bounds string
-			if err := tr.conn.QueryRow(tr.t.Context(), "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = $1::text::regclass",
-				today()).Scan(&bounds); err != nil {
-				tr.t.Fatal(err)
-			}
+			must.Do(tr.t, tr.conn.QueryRow(tr.t.Context(), "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = $1::text::regclass",
+				today()).Scan(&bounds))
 			tr.exec("ALTER TABLE checks DETACH PARTITION " + today())
 			tr.t.Cleanup(func() { whole.exec("ALTER TABLE checks ATTACH PARTITION " + today() + " " + bounds) })
 			want := []string{"removed day " + time.Now().UTC().Format(time.DateOnly)}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // A pattern without matches and an invalid pattern are different errors.
@@ -27,19 +28,14 @@ func TestMutantsApply(t *testing.T) {
 		t.Fatalf("no mutants: %v", err)
 	}
 	root, err := fleet.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, path := range paths {
 		m, err := readMutant(path)
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		patch, err := filepath.Abs(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		patch := must.Get(filepath.Abs(path))(t)
 		if err := m.apply(t.Context(), root, patch, "--check"); err != nil {
 			t.Error(err)
 		}

@@ -43,9 +43,7 @@ func together(t *testing.T, n int, f func(i int) (fleet.Answer, error)) []fleet.
 	close(start)
 	all.Wait()
 	for _, err := range failures {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return answers
 }
@@ -90,9 +88,7 @@ func logs(t *testing.T, n *fleet.Node, text string) {
 // act ends the test on an error.
 func act(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func limited(t *testing.T, d time.Duration) context.Context {

@@ -289,9 +289,7 @@ func (s *suite) repair(t *testing.T) {
 func (s *suite) newKey(t *testing.T, rpm int) (id, raw string) {
 	t.Helper()
 	id, raw, err := s.Nodes[0].Admin(s.AdminKey).CreateKey(t.Context(), "test", rpm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.issued = append(s.issued, raw)

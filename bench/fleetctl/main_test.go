@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 func build(t *testing.T) string {
@@ -40,9 +41,7 @@ func TestWithServers(t *testing.T) {
 			if err == nil {
 				err = os.Chmod(dir, 0o711)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 			c := exec.CommandContext(t.Context(), binary, "with-servers", "sh", "-c", "echo $TEST_REDIS_URL; echo $TEST_DATABASE_URL; "+test.does)
 			c.Env = append(os.Environ(), "TEST_REDIS_URL=", "TEST_DATABASE_URL=", "TEST_SERVERS_DIR=", "TMPDIR="+dir)

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/bench/fleet"
 	"spendgate/bench/load"
+	"spendgate/bench/must"
 )
 
 // A small part of the benchmarks' load, in every loop and of every kind, sent to a node with
@@ -18,10 +19,7 @@ func TestLoadAgainstANode(t *testing.T) {
 		}
 	})
 	w := load.Workload{Seed: 1, Keys: 3, Agents: 20, Policies: 2}
-	keys, err := load.Deployment{URL: node.API, AdminKey: node.AdminKey}.Prepare(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(load.Deployment{URL: node.API, AdminKey: node.AdminKey}.Prepare(t.Context(), w))(t)
 	o := load.Options{
 		Addrs: []string{node.Addr}, Workload: w, Connections: 4, Workers: 2, Duration: time.Minute, Requests: 300,
 		Target:    func() load.Target { return load.NewSpendgate(keys) },

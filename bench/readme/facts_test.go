@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 const (
@@ -166,7 +168,7 @@ var notOfNodes = regexp.MustCompile(`^(cmd/spendgate/(mcp|gateway|probe|console)
 func loggedLines(t *testing.T) (lines []string) {
 	t.Helper()
 	for _, dir := range []string{"audit", "cmd/spendgate", "config", "hotpath", "ratelimit"} {
-		err := fs.WalkDir(os.DirFS(root()), dir, func(path string, _ fs.DirEntry, err error) error {
+		must.Do(t, fs.WalkDir(os.DirFS(root()), dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || notOfNodes.MatchString(path) {
 				return err
 			}
@@ -182,10 +184,7 @@ func loggedLines(t *testing.T) (lines []string) {
 				})
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return lines
 }

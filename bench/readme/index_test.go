@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 var writeIndex = flag.Bool("write-index", false, "write the titles of sections into docs/index.md, and docs/reference/errors.md")
@@ -37,9 +39,7 @@ func TestIndex(t *testing.T) {
 		findsByWords(t, all, q[0], target, q[1])
 	}
 	if *writeIndex {
-		if err := os.WriteFile(filepath.Join(root(), page), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(root(), page), []byte(text), 0o644))
 	}
 }
 

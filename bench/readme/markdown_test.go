@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // block is one fenced block of a Markdown page.
@@ -24,10 +26,7 @@ func root() string { return filepath.Join("..", "..") }
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(filepath.Join(root(), page)))(t)
 	return string(content)
 }
 
@@ -35,7 +34,7 @@ func readPage(t *testing.T, page string) string {
 func pages(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	err := fs.WalkDir(os.DirFS(root()), ".", func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(os.DirFS(root()), ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -46,10 +45,7 @@ func pages(t *testing.T) []string {
 			found = append(found, path)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 

@@ -66,9 +66,7 @@ func (n *node) start(t *testing.T) {
 	listening := regexp.MustCompile(`msg=listening .*\bapi=(\S+) ops=(\S+)`)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		said, err := os.ReadFile(log.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = os.Stat(filepath.Join(n.dir, ".spendgate", "sample.key")) // is made last
 		if found := listening.FindSubmatch(said); found != nil && err == nil {
 			n.api, n.ops = string(found[1]), string(found[2])
@@ -118,9 +116,7 @@ func (n *node) metrics(t *testing.T) string {
 func do(t *testing.T, r *http.Request) (status int, answer string) {
 	t.Helper()
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // only read
 	body := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(body)

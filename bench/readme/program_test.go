@@ -36,10 +36,7 @@ func program(t *testing.T, e example, typeScript compiler) string {
 func compileGo(t *testing.T, e example, name string) string {
 	t.Helper()
 	module := must.Get(filepath.Abs(root()))(t)
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(module, "example", "main.go"): name}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	overlay := must.Get(json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(module, "example", "main.go"): name}}))(t)
 	file, binary := name+".overlay", name+".out"
 	must.Do(t, os.WriteFile(file, overlay, 0o600))
 	build := exec.Command("go", "build", "-buildvcs=false", "-overlay", file, "-o", binary, "./example")
@@ -87,9 +84,7 @@ func installClient(t *testing.T, modules, dir string, compile compiler) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "package.json"), description, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // compileStrictly is a compiler that checks types.

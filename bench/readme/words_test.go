@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // TestNothingDecidesByWords: a message or a note is for people. A program looks at the code of an error
@@ -45,7 +47,7 @@ func TestNothingDecidesByWords(t *testing.T) {
 // eachLine visits each line of the tree, but for those below folders of some names.
 func eachLine(t *testing.T, without []string, visit func(path string, number int, line []byte)) {
 	t.Helper()
-	err := filepath.WalkDir(root(), func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root(), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -67,10 +69,7 @@ func eachLine(t *testing.T, without []string, visit func(path string, number int
 			visit(filepath.ToSlash(within), i+1, bytes.TrimSpace(line))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestPlainWords: a text says what it means also to somebody who reads one sentence alone.

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // record is what the store's file has in the end.
@@ -41,21 +42,13 @@ func (f *simulation) read(t *testing.T) *record {
 			outcomeIDs = append(outcomeIDs, e.outcome.ID)
 		}
 	}
-	checks, err := f.store.Checks(ctx, checkIDs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	checks := must.Get(f.store.Checks(ctx, checkIDs))(t)
 	for _, c := range checks {
 		r.byID[c.ID] = c
 	}
-	outcomes, err := f.store.OutcomesOf(ctx, outcomeIDs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	outcomes := must.Get(f.store.OutcomesOf(ctx, outcomeIDs))(t)
 	changes, err := f.store.Changes(ctx, audit.ChangeQuery{Limit: 1 + len(r.events)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	byID := make(map[spend.ID]*spend.Outcome)
 	for _, o := range outcomes {
 		byID[o.ID] = o
@@ -78,10 +71,7 @@ func (f *simulation) read(t *testing.T) *record {
 			if e.change.Kind != audit.PolicyCreated {
 				continue
 			}
-			p, err := f.store.Policy(ctx, e.change.Subject, e.change.Version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(f.store.Policy(ctx, e.change.Subject, e.change.Version))(t)
 			r.rules[p.PolicyID] = append(r.rules[p.PolicyID], p.Rules)
 		}
 	}
@@ -100,10 +90,7 @@ func (f *simulation) read(t *testing.T) *record {
 // verify verifies the file (G8), which has as many rows as were answered for.
 func (f *simulation) verify(t *testing.T, checks, outcomes int) {
 	t.Helper()
-	snapshot, err := f.store.Snapshot(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(f.store.Snapshot(context.Background()))(t)
 	defer snapshot.Close()
 	summary, err := verify.Verify(context.Background(), verify.Options{
 		Evidence: snapshot, Workers: 1, Found: func(found verify.Finding) { t.Errorf("seed %d: G8: %s", f.seed, found) },
@@ -116,29 +103,17 @@ func (f *simulation) verify(t *testing.T, checks, outcomes int) {
 
 func (f *simulation) readCounters(t *testing.T, r *record) {
 	t.Helper()
-	file, err := sql.Open("sqlite", "file:"+f.store.path+"?mode=ro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(sql.Open("sqlite", "file:"+f.store.path+"?mode=ro"))(t)
 	defer func() { _ = file.Close() }()
 	rows, err := file.Query("SELECT policy_id, rule_id, subject, start_ms / 1000, used, count FROM budget_counters")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = rows.Close() }() // its error is rows.Err's
 	for rows.Next() {
 		var policy, rule, subject, used string
 		var start, count int64
-		if err := rows.Scan(&policy, &rule, &subject, &start, &used, &count); err != nil {
-			t.Fatal(err)
-		}
-		total, err := spend.ParseTotal(used)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&policy, &rule, &subject, &start, &used, &count))
+		total := must.Get(spend.ParseTotal(used))(t)
 		r.counters[fmt.Sprint(policy+" "+rule, subject, start)] = spend.Usage{Used: total, Count: count}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 }

@@ -14,6 +14,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/must"
 )
 
 // store is the store of a single node, shared by several: commits may be open at the same time, and
@@ -79,9 +80,7 @@ func newFiles(t *testing.T) *files {
 func (f *files) schedule(t *testing.T, seed uint64) string {
 	t.Helper()
 	path := filepath.Join(f.folder, fmt.Sprint("seed-", seed, ".db"))
-	if err := os.WriteFile(path, f.empty, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, f.empty, 0o600))
 	return path
 }
 

@@ -29,9 +29,7 @@ func (n devNode) call(t *testing.T, key, method, path, body string, status int) 
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // only read
 	text := must.Get(io.ReadAll(response.Body))(t)
 	var answer map[string]any
@@ -143,9 +141,7 @@ func TestVerifyEmbedded(t *testing.T) {
 	s.verify(t).Has(t, 0, "verified 9 checks, 5 outcomes and 4 violations", "clean as far as it can be told")
 
 	db, err := sql.Open("sqlite", filepath.Join(s.folder, cli.StoreFile)+"?_pragma=busy_timeout(20000)") // the node writes, too
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer db.Close() //nolint:errcheck // of the test
 	db.SetMaxOpenConns(1)
 	exec := func(statement string) {
@@ -200,9 +196,7 @@ func TestVerifyEmbedded(t *testing.T) {
 func (n devNode) open(t *testing.T, db *sql.DB, table string) (undo func()) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?", table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer rows.Close() //nolint:errcheck // of the test
 	var drop, create []string
 	for rows.Next() {

@@ -116,10 +116,7 @@ func (s *story) with(counterparty string) string {
 
 func (n devNode) read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file) //nolint:gosec // of the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 

@@ -74,9 +74,7 @@ func TestGatewayOperations(t *testing.T) {
 func read(t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer r.Body.Close() //nolint:errcheck // only read
 	text := must.Get(io.ReadAll(r.Body))(t)
 	return string(text)

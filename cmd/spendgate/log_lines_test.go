@@ -51,9 +51,7 @@ func TestLogIsNotWaitedFor(t *testing.T) {
 // standard error.
 func TestLogOfAClosedPipe(t *testing.T) {
 	read, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	lines, log := newLogLines(out, textLog(slog.LevelInfo))
 	must.Do(t, read.Close())
 	log.Info("a line")

@@ -85,9 +85,7 @@ func visit(t *testing.T, at string) string {
 			return nil
 		}
 		answer, err := browser.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer answer.Body.Close() //nolint:errcheck // only read
 		text := must.Get(io.ReadAll(answer.Body))(t)
 		return string(text), answer.Cookies()

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // sources returns what the files of the patterns have.
@@ -18,10 +20,7 @@ func sources(t *testing.T, patterns ...string) string {
 			t.Fatal(pattern, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			all.Write(text)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/report"
 )
@@ -23,9 +24,7 @@ func newAsked(t *testing.T, rules ...string) *asked {
 	for i, text := range rules {
 		var faults spend.Faults
 		a.versions[i+1] = policy.Compile("p", i+1, text, &faults)
-		if err := faults.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, faults.Err())
 	}
 	return a
 }
@@ -68,9 +67,7 @@ func (a *asked) replay(version int, from time.Duration) (*report.Report, []strin
 		Version: func(v int) *policy.Program { return a.versions[v] }, Flip: func(f report.Flip) { flips = append(flips, f.JSON()) },
 	})
 	for _, r := range a.records {
-		if err := e.Feed(r); err != nil {
-			a.Fatal(err)
-		}
+		must.Do(a, e.Feed(r))
 	}
 	return e.Report(), flips
 }

@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/report"
 )
@@ -19,19 +20,14 @@ func TestExpiredApprovals(t *testing.T) {
 		var faults spend.Faults
 		p := policy.Compile("p", version, `[{"rule_id":"ask","rule_type":"escalate_if","parameters":`+parameters+`},
 			{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}}]`, &faults)
-		if err := faults.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, faults.Err())
 		return p
 	}
 	const asks = `{"amount_above":10,"approval":{"expires_minutes":2,"use_within_minutes":1}}`
 	live := program(1, asks)
 	began := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	check := func(after time.Duration, of byte, effect spend.Effect) *spend.Check {
-		amount, err := spend.ParseAmount("50")
-		if err != nil {
-			t.Fatal(err)
-		}
+		amount := must.Get(spend.ParseAmount("50"))(t)
 		at := began.Add(after)
 		c := &spend.Check{ID: spend.NewID(at), ActionType: spend.Refund, Fingerprint: spend.Hash{of}}
 		c.Action = spend.Action{AgentID: "a", PolicyID: "p", Type: spend.Refund, Amount: amount, Currency: "USD", Counterparty: string(of)}
@@ -90,9 +86,7 @@ func TestExpiredApprovals(t *testing.T) {
 			Version: func(int) *policy.Program { return live },
 		})
 		for i := range records {
-			if err := e.Feed(&records[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Feed(&records[i]))
 		}
 		if r := e.Report(); r.Coverage.Compared != int64(len(records)-2) || r.Coverage.Checks != r.Coverage.Compared || r.Flips.Total != c.flips {
 			t.Errorf("%s: %s", name, r.JSON())
@@ -108,9 +102,7 @@ func TestLateApprovals(t *testing.T) {
 		p := policy.Compile("p", 1, fmt.Sprintf(`[{"rule_id":"ask","rule_type":"escalate_if","parameters":
 			{"amount_above":10,"approval":{"expires_minutes":%d,"use_within_minutes":%d}}},
 			{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}}]`, expires, useWithin), &faults)
-		if err := faults.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, faults.Err())
 		return p
 	}
 	live := program(3, 3)
@@ -162,9 +154,7 @@ func TestLateApprovals(t *testing.T) {
 			Version: func(int) *policy.Program { return live }, Flip: func(f report.Flip) { flips = append(flips, f.JSON()) },
 		})
 		for i := range records {
-			if err := e.Feed(&records[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e.Feed(&records[i]))
 		}
 		if r := e.Report(); r.Coverage.Compared != 4 || len(flips) != c.flips {
 			t.Errorf("%s: %s %s", c.name, r.JSON(), flips)
@@ -177,9 +167,7 @@ func TestLateApprovals(t *testing.T) {
 func TestForeignApprovalGivenBack(t *testing.T) {
 	var faults spend.Faults
 	live := policy.Compile("p", 1, `[{"rule_id":"twice","rule_type":"duplicate_guard","parameters":{"window_minutes":10}}]`, &faults)
-	if err := faults.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faults.Err())
 	began := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	foreign := func(after time.Duration, effect spend.Effect) *spend.Check {
 		at := began.Add(after)
@@ -200,9 +188,7 @@ func TestForeignApprovalGivenBack(t *testing.T) {
 	for _, r := range []*Record{
 		{Check: asks, Foreign: true}, {Check: uses, Foreign: true, Reports: []*spend.Outcome{failed}}, {Check: again},
 	} {
-		if err := e.Feed(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Feed(r))
 	}
 	if r := e.Report(); r.Coverage.Compared != 1 || r.Flips.Total != 0 {
 		t.Errorf("%s", r.JSON())

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // approvalIs returns an approval as the service writes it.
@@ -131,9 +133,7 @@ func TestListsAreReadAgain(t *testing.T) {
 	c, _ := s.client(t, nil)
 	list := c.AllApprovals(t.Context(), ApprovalQuery{})
 	for range 2 {
-		if _, err := collect(list); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(collect(list))(t)
 	}
 	if sent := s.sent(); len(sent) != 4 || sent[0] != sent[2] || sent[1] != sent[3] {
 		t.Errorf("sent %+v", sent)

@@ -178,9 +178,7 @@ func judgeCase(t *testing.T, c conformanceCase, s *scripted, returned any, err e
 		t.Errorf("%d of %d exchanges", s.next, len(s.exchanges))
 	}
 	if c.Raises == nil {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		compare(t, "returned", c.Returns, returned)
 		return
 	}

@@ -15,16 +15,13 @@ import (
 // approvals takes one approval through everything that can be done with it.
 func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	person := keyOf(t, node, c, client.Grants{Role: "approver", Owner: "finance"})
-	_, err := c.CreatePolicy(t.Context(), client.NewPolicy{PolicyID: "ask", Name: "n", Rules: []client.Rule{
+	must.Get(c.CreatePolicy(t.Context(), client.NewPolicy{PolicyID: "ask", Name: "n", Rules: []client.Rule{
 		{RuleID: "review", RuleType: "escalate_if", Parameters: json.RawMessage(`{"amount_above":200,"approval":{}}`)},
 		{
 			RuleID: "day", RuleType: "budget",
 			Parameters: json.RawMessage(`{"limit":1000,"currency":"USD","max_count":3,"per":["agent_id"],"window":"day"}`),
 		},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	a := client.Action{
 		AgentID: "asker", PolicyID: "ask", ActionType: client.Refund, Amount: amount(t, "300.10"), Currency: "USD", Counterparty: "c",
 		ReasonText: "broken", Metadata: map[string]any{"order": json.Number("1.50")},
@@ -93,9 +90,7 @@ func listed(t *testing.T, c, person *client.Client, a client.Action, used *clien
 	}
 	var statuses []string
 	for approval, err := range c.AllApprovals(t.Context(), client.ApprovalQuery{PolicyID: "ask", AgentID: "asker", Limit: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		statuses = append(statuses, string(approval.Status)+approval.UsedByCheckID)
 	}
 	if fmt.Sprint(statuses) != "[pending pending used"+used.CheckID+"]" {
@@ -122,9 +117,7 @@ func listed(t *testing.T, c, person *client.Client, a client.Action, used *clien
 	}
 	var counters []string
 	for b, err := range c.AllBudgets(t.Context(), client.BudgetQuery{PolicyID: "ask", RuleID: "day", Limit: 1}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		counters = append(counters, fmt.Sprintln(b.Per, b.Used, b.Remaining, *b.Limit, b.Count, *b.MaxCount, *b.RemainingCount, b.Window,
 			b.TimeZone, b.ResetsAt.After(b.AsOf.Time)))
 	}

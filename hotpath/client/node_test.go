@@ -256,9 +256,7 @@ func violations(t *testing.T, c *client.Client) {
 	}
 	var got []string
 	for v, err := range c.AllViolations(t.Context(), query) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got = append(got, v.Amount.String())
 	}
 	if fmt.Sprint(got) != "[304 303 302 301 300]" {
@@ -286,9 +284,7 @@ func keys(t *testing.T, c *client.Client) {
 		}
 	}
 	for k, err := range c.AllKeys(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		delete(made, k.KeyID)
 	}
 	if len(made) != 0 {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"spendgate/bench/must"
 )
 
 // TestEveryOperation: the client has a call for each operation of the document, named after the
@@ -19,10 +21,7 @@ func TestEveryOperation(t *testing.T) {
 		"createWebhook", "getWebhook", "updateWebhook", "deleteWebhook", "rotateWebhook", "retryWebhook", "listDeliveries", "replayDelivery",
 		"getOpenAPI", "getOpenAPIJSON",
 	}
-	document, err := os.ReadFile("../httpapi/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := must.Get(os.ReadFile("../httpapi/openapi.yaml"))(t)
 	operations := regexp.MustCompile(`operationId: (\w+)`).FindAllSubmatch(document, -1)
 	if len(operations) < 40 {
 		t.Fatalf("found %d operations", len(operations))

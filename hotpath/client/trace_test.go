@@ -75,13 +75,10 @@ func TestTraceIsContinued(t *testing.T) {
 func TestTraceOfTheOptions(t *testing.T) {
 	type key struct{}
 	s := newTraced(t)
-	c, err := New(Options{BaseURL: s.URL, Trace: func(ctx context.Context) (string, string) {
+	c := must.Get(New(Options{BaseURL: s.URL, Trace: func(ctx context.Context) (string, string) {
 		span, _ := ctx.Value(key{}).(string)
 		return span, "library=1"
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	c.pause = func(context.Context, time.Duration) error { return nil }
 	must.Get(c.Check(context.WithValue(t.Context(), key{}, parent), action(t)))(t)
 	if want := parent + " library=1"; s.seen[1] != want {

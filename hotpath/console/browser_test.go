@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestBrowser runs browser/console.test.mjs in a browser, with a node; no test may be skipped.
@@ -26,24 +27,15 @@ func TestVisible(t *testing.T) {
 
 // Signing in with a provider, in a browser: browser/sign-in.test.mjs.
 func TestBrowserSignsIn(t *testing.T) {
-	address, err := fleet.FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(fleet.FreeAddr())(t)
 	inBrowser(t, "browser/sign-in.test.mjs", startProvider(t, address))
 }
 
 // Signing in with the provider that npm has as oidc-provider, which is certified for OpenID
 // Connect: browser/provider.test.mjs, which runs it.
 func TestBrowserSignsInWithOidcProvider(t *testing.T) {
-	address, err := fleet.FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := fleet.FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(fleet.FreeAddr())(t)
+	provider := must.Get(fleet.FreeAddr())(t)
 	t.Setenv("TEST_OIDC_ISSUER", "http://"+provider)
 	inBrowser(t, "browser/provider.test.mjs", signInSettings(address, "http://"+provider, "Money"))
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // All files together have less than 200 KB as they are sent.
@@ -22,12 +24,8 @@ func TestSize(t *testing.T) {
 	var zipped bytes.Buffer
 	for _, f := range New(nil).Files() {
 		w := gzip.NewWriter(&zipped)
-		if _, err := w.Write(f.Body); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write(f.Body))(t)
+		must.Do(t, w.Close())
 	}
 	if zipped.Len() >= 200_000 {
 		t.Errorf("%d bytes", zipped.Len())
@@ -39,20 +37,14 @@ var vendoredRow = regexp.MustCompile("(?m)^\\| `(\\S+)` \\|.*`([0-9a-f]{64})` \\
 
 // Vendored files are those of their packages.
 func TestVendored(t *testing.T) {
-	table, err := os.ReadFile("assets/vendor/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(os.ReadFile("assets/vendor/README.md"))(t)
 	rows := vendoredRow.FindAllStringSubmatch(string(table), -1)
 	modules, err := fs.Glob(assets, "assets/vendor/*.js")
 	if err != nil || len(modules) != len(rows) {
 		t.Fatal(modules, rows, err)
 	}
 	for _, row := range rows {
-		body, err := os.ReadFile(path.Join("assets/vendor", row[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must.Get(os.ReadFile(path.Join("assets/vendor", row[1])))(t)
 		if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != row[2] {
 			t.Errorf("%s has the SHA-256 %x", row[1], sum)
 		}

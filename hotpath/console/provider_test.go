@@ -14,15 +14,14 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // startProvider starts an OpenID provider at which Ana, of finance, is signed in. It
 // returns the settings of a node at an address.
 func startProvider(t *testing.T, address string) fleet.Settings {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	about := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k", Algorithm: "ES256"}}}
 	var issuer, nonce string
 	mux := http.NewServeMux()

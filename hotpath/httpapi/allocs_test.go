@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -22,9 +23,7 @@ func TestAllocationsOfACheck(t *testing.T) {
 	for name, text := range map[string]string{"with metadata": plainCheck, "bare": bareCheck} {
 		body, a := []byte(text), new(spend.Action)
 		f("decoding "+name, 1, func() {
-			if err := readObject(body, func(r *reader) { decodeCheck(r, a) }); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, readObject(body, func(r *reader) { decodeCheck(r, a) }))
 		})
 	}
 	f("handling", 1, preparePost(t, nil))

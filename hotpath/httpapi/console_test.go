@@ -44,9 +44,7 @@ func TestConsoleHeaders(t *testing.T) {
 	}
 	beside := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/console", http.NoBody))(t)
 	r, err := http.DefaultTransport.RoundTrip(beside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/console/" {
 		t.Errorf("/console: %d %v", r.StatusCode, err)
 	}
@@ -81,9 +79,7 @@ func TestSignInIsLocal(t *testing.T) {
 	named.Host = "leads.to.loopback.example"
 	named.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(named)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusForbidden {
 		t.Errorf("by another name: %d %v", response.StatusCode, err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 	"spendgate/hotpath/wire"
 )
@@ -15,10 +16,7 @@ import (
 func TestRecordsOfKeys(t *testing.T) {
 	at := time.UnixMilli(instant).UTC()
 	const id = "key_01a1f958502270008001020304050607"
-	made, err := spend.ParseID(id, spend.PrefixKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(spend.ParseID(id, spend.PrefixKey))(t)
 	plain := audit.Key{ID: made, Name: "n", RateLimitRPM: 100, Active: true, CreatedAt: at}
 	const created = "2026-11-20T10:11:12.034Z"
 	for _, c := range []struct {

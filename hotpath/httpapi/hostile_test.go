@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // Bodies are taken as they come: a compressed one is no JSON, so that a small
@@ -14,12 +16,8 @@ func TestCompressedBodiesAreNotDecoded(t *testing.T) {
 	s := start(t, nil)
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
-	if _, err := w.Write(bytes.Repeat([]byte(" "), 10*maxBody)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(bytes.Repeat([]byte(" "), 10*maxBody)))(t)
+	must.Do(t, w.Close())
 	for _, coding := range []string{"gzip", "deflate", "br", "zstd", "identity, gzip"} {
 		a := s.do("POST", "/v1/checks", bomb.String(), "Content-Encoding: "+coding)
 		if a.status != http.StatusBadRequest || a.code(t) != codeBadRequest {

@@ -96,9 +96,7 @@ func TestQueryEventsFrom(t *testing.T) {
 func TestCursorsOfLists(t *testing.T) {
 	id := testID(instant)
 	_, filters, err := queryChecks([]byte("agent_id=a&decision=allow&before=2026-01-31"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cursor := newCursor(string(id[:]), filters)
 	if q, _, err := queryChecks([]byte("before=2026-01-31T00:00:00Z&limit=3&agent_id=a&decision=allow&cursor=" + cursor)); err != nil ||
 		q.Before != id {

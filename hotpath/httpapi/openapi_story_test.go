@@ -9,6 +9,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // Every endpoint of a real node, in one story, held to the document.
@@ -330,9 +331,7 @@ func TestRequestsAndAnswersFitTheDocument(t *testing.T) {
 		ID: spend.NewID(time.Now()), Begun: time.Now(), For: time.Hour, Idle: time.Hour,
 		Grants: spend.Grants{Role: spend.Approver, Principal: "id:1"},
 	}
-	if err := store.CreateSession(t.Context(), session); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreateSession(t.Context(), session))
 	d.send("GET", "/v1/sessions", "", 200, true, admin)
 	d.send("DELETE", "/v1/sessions/"+session.ID.Text(spend.PrefixSession), "", 204, true, admin)
 	d.backtests()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func TestQueryViolations(t *testing.T) {
@@ -126,9 +127,7 @@ func TestQueryVersion(t *testing.T) {
 func TestCursor(t *testing.T) {
 	position := testID(instant)
 	q, filters, err := queryViolations([]byte("agent_id=a&from=2026-01-01"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cursor := newCursor(string(position[:]), filters)
 	if url.QueryEscape(cursor) != cursor {
 		t.Errorf("%q needs escaping", cursor)

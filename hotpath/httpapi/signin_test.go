@@ -40,9 +40,7 @@ func (b *browser) send(method, path, body string, headers ...string) answer {
 		r.Header.Set(name, value)
 	}
 	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
 	defer response.Body.Close() //nolint:errcheck // only read
 	text := must.Get(io.ReadAll(response.Body))(b.t)
 	for _, c := range response.Cookies() {

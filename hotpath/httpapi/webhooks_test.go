@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -82,10 +83,7 @@ func (d *described) webhooks(store audit.Store, admin string) {
 		d.t.Errorf("got %s", got)
 	}
 	d.send("GET", one, "", 404, true, admin)
-	changes, err := store.Changes(d.t.Context(), audit.ChangeQuery{Limit: 1000})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	changes := must.Get(store.Changes(d.t.Context(), audit.ChangeQuery{Limit: 1000}))(d.t)
 	kinds := make(map[audit.ChangeKind]int)
 	for _, c := range changes {
 		if strings.HasPrefix(c.Subject, spend.PrefixWebhook) {
@@ -118,9 +116,7 @@ func (d *described) deliveries(store audit.Store, one, webhookID, admin string) 
 			err = store.RecordDelivery(ctx, node, r)
 		}
 	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Do(d.t, err)
 	page := d.send("GET", one+"/deliveries?limit=2", "", 200, true, admin)
 	if strings.Count(page, `"delivery_id"`) != 2 ||
 		!strings.Contains(page, `"delivered":false,"status_code":null,"error":"cannot connect","next_attempt_at":"2`) {

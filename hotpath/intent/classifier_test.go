@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // classifier is shared by the tests, which shows that one may be.
@@ -180,10 +181,7 @@ func TestTables(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	x, err := parseLexicon("refund 10 refund")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(parseLexicon("refund 10 refund"))(t)
 	for _, bad := range []string{"refund\t1\t2\tx\t4\t5", "refund\t1\t2\t3\t4\t5\t6", "refund"} {
 		if x.parseWeights(bad) == nil {
 			t.Errorf("%q is accepted", bad)

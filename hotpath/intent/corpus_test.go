@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 const corpusPath = "testdata/corpus.tsv"
@@ -40,10 +41,7 @@ func (e example) right(r spend.Resolution) bool {
 
 func readExamples(t testing.TB, path string) []example {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	var all []example
 	seen := make(map[string]bool)
 	for n, line := range strings.Split(strings.TrimSuffix(string(data), "\n"), "\n") {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // budgetRule returns one rule; the members come after its window.
@@ -18,10 +19,7 @@ func budgetRule(id, members string) string {
 
 func usage(tb testing.TB, used string, count int64) spend.Usage {
 	tb.Helper()
-	total, err := spend.ParseTotal(used)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	total := must.Get(spend.ParseTotal(used))(tb)
 	return spend.Usage{Used: total, Count: count}
 }
 

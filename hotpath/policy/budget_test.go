@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func TestFaultsOfBudgets(t *testing.T) {
@@ -90,10 +91,7 @@ func TestApprovals(t *testing.T) {
 
 // The examples of docs/use/budgets.md are sound.
 func TestExamplesOfBudgets(t *testing.T) {
-	text, err := os.ReadFile("../../docs/use/budgets.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/use/budgets.md"))(t)
 	_, section, _ := strings.Cut(string(text), "\n## Examples\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	examples := regexp.MustCompile("(?m)^- `({.*})`").FindAllStringSubmatch(section, -1)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func mustZone(tb testing.TB, name string) *time.Location {
@@ -194,9 +195,6 @@ func TestZones(t *testing.T) {
 
 func mustTime(tb testing.TB, s string) time.Time {
 	tb.Helper()
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	at := must.Get(time.Parse(time.RFC3339, s))(tb)
 	return at
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/cmd/spendgate/policyfile"
 )
 
@@ -75,16 +76,12 @@ func storedSeeds(f *testing.F) (all []string) {
 	f.Helper()
 	for _, folder := range []string{"../../deploy/policies", "../../deploy/policies/companies"} {
 		read, err := policyfile.Read(folder, nil)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, err)
 		for i := range read {
 			var sent struct {
 				Rules json.RawMessage `json:"rules"`
 			}
-			if err := json.Unmarshal(read[i].Body, &sent); err != nil {
-				f.Fatal(err)
-			}
+			must.Do(f, json.Unmarshal(read[i].Body, &sent))
 			all = append(all, string(sent.Rules))
 		}
 	}

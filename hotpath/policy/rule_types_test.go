@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // conditionsOf returns conditions, to be added to parameters, for the rule type that needs some.
@@ -22,10 +23,7 @@ func conditionsOf(r *RuleType) string {
 // The page for users has the rule types with their examples, which compile, and
 // the compiler reads every parameter that is declared.
 func TestRuleTypes(t *testing.T) {
-	page, err := os.ReadFile("../../docs/use/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/use/rules.md"))(t)
 	table, _, _ := strings.Cut(string(page), "\n## ")
 	if rows := strings.Count(table, "\n| `") - 1; rows != len(RuleTypes()) { // one is the table's head
 		t.Errorf("rules.md has %d rule types", rows)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // S12: every minute of a week against the calendar of package time.
@@ -51,10 +52,7 @@ func TestParseHours(t *testing.T) {
 func TestHoursWhenClocksChange(t *testing.T) {
 	f := func(hours, at string, open bool) {
 		t.Helper()
-		now, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := must.Get(time.Parse(time.RFC3339, at))(t)
 		p := mustCompile(t, rule1("time_restriction", `{"allowed_hours":"`+hours+`","time_zone":"Europe/Berlin"}`))
 		if found := p.Evaluate(action(t), named(spend.Spend), now); (found.Effect == spend.Allow) != open {
 			t.Errorf("%s at %s: open is %t", hours, at, !open)

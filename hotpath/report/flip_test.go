@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // A flip that was kept is shown by what it says: the order of its members, white space and texts that look like members make no
 // difference.
 func TestShowFlip(t *testing.T) {
 	amount, err := spend.ParseAmount("999999999999999.9001")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	f := FlipOf(&spend.Check{
 		ID: spend.NewID(time.UnixMilli(1)), ActionType: spend.Refund,
 		Action: spend.Action{AgentID: `,"action":{"amount":1,`, Amount: amount, Currency: "USD", Counterparty: "<c>"},

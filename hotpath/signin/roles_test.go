@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 func TestParseRoles(t *testing.T) {
@@ -29,12 +30,9 @@ func TestParseRoles(t *testing.T) {
 
 // The first role that fits decides, with its bindings; groups add up, spelt in any way.
 func TestGrantsOf(t *testing.T) {
-	roles, err := ParseRoles(`[{"group":"on-call","groups":["support"]},` +
+	roles := must.Get(ParseRoles(`[{"group":"on-call","groups":["support"]},` +
 		`{"group":"leads","role":"approver","policy_ids":["p"],"groups":["Support","finance"]},
-		{"group":"eng","scopes":["checks:read"],"agent_ids":["a"]}]`)
-	if err != nil {
-		t.Fatal(err)
-	}
+		{"group":"eng","scopes":["checks:read"],"agent_ids":["a"]}]`))(t)
 	g, err := grantsOf(roles, []string{"eng", "leads", "on-call", "unknown"})
 	if err != nil || g.Role != spend.Approver || g.Scopes != 0 || !slices.Equal(g.PolicyIDs, []string{"p"}) || g.AgentIDs != nil ||
 		!slices.Equal(g.Groups, []string{"support", "finance"}) {

@@ -221,9 +221,7 @@ func (b *bench) webhook(url string, types ...audit.EventType) *audit.Webhook {
 	if err == nil {
 		err = b.store.CreateWebhook(b.t.Context(), audit.Actor{}, w, NewSecret(), head)
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
 	return w
 }
 
@@ -236,9 +234,7 @@ func (b *bench) change(w *audit.Webhook, c audit.WebhookChange) {
 func (b *bench) log(w *audit.Webhook) []audit.Delivery {
 	b.t.Helper()
 	page, _, err := b.store.Deliveries(b.t.Context(), audit.DeliveryQuery{WebhookID: w.ID, Limit: 1000})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, err)
 	slices.Reverse(page)
 	return page
 }

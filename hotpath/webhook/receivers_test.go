@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // New events are sent to a dead receiver less and less often. Once it is back it gets all of them,
@@ -110,10 +111,7 @@ func TestGone(t *testing.T) {
 		if err != nil || now.Active {
 			t.Errorf("the webhook is %+v, %v", now, err)
 		}
-		changes, err := b.store.Changes(t.Context(), audit.ChangeQuery{Limit: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		changes := must.Get(b.store.Changes(t.Context(), audit.ChangeQuery{Limit: 100}))(t)
 		if last := changes[len(changes)-1]; last.Kind != audit.WebhookChanged || last.By.Kind() != "system" ||
 			last.By.Principal != "webhook delivery" {
 			t.Errorf("recorded %+v", last)

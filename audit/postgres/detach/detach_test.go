@@ -109,12 +109,9 @@ func (o *oldDays) verifiedTo(t *testing.T, dir string, to time.Time) (verify.Sum
 	s := o.snapshot(t)
 	defer s.Close()
 	var found []string
-	summary, err := verify.Verify(t.Context(), verify.Options{
+	summary := must.Get(verify.Verify(t.Context(), verify.Options{
 		Evidence: s, Archives: dir, To: to, Workers: 2, SliceSize: 8, Found: func(f verify.Finding) { found = append(found, f.String()) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return summary, found
 }
 

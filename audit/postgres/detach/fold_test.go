@@ -321,9 +321,7 @@ func TestFoldWhatIsProved(t *testing.T) {
 	}
 	act := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	second := l.first.AddDate(0, 0, 1)
 	act(os.Remove(archive.ManifestPath(l.dir, archive.BatchesOf(second))))

@@ -53,12 +53,10 @@ func TestHeadsAt(t *testing.T) {
 	s := l.snapshot(t)
 	defer s.Close()
 	ends := make(map[int64]bool)
-	if err := s.Folds(t.Context(), func(f verify.Fold) error {
+	must.Do(t, s.Folds(t.Context(), func(f verify.Fold) error {
 		ends[f.To] = ends[f.To] || f.Chain == l.fence.Node
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for i := range folded[:len(folded)-1] {
 		if !ends[folded[i].Seq] {
 			folded[i].Head = then.Chains[i].Head // nothing here tells otherwise

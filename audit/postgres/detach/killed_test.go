@@ -68,9 +68,7 @@ func TestUntilKilled(t *testing.T) {
 	}
 	args := strings.Split(os.Getenv("TEST_DETACH"), "\n")
 	before, err := time.Parse(time.DateOnly, args[4])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	passed := ""
 	detach := map[string]func(context.Context, Options) error{
 		"checks": Checks, "batches": Checks, "violations": Violations,

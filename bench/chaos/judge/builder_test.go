@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spendgate/bench/chaos/judge"
+	"spendgate/bench/must"
 )
 
 // builder builds a history that the contract allows, for a test to change.
@@ -186,17 +187,9 @@ func (s *builder) fault(f judge.Fault) {
 func (s *builder) judged(t *testing.T) []judge.Finding {
 	t.Helper()
 	var file bytes.Buffer
-	if err := s.Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	h, err := judge.Read(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	findings, err := judge.Judge(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Write(&file))
+	h := must.Get(judge.Read(&file))(t)
+	findings := must.Get(judge.Judge(h))(t)
 	return findings
 }
 

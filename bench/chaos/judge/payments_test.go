@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/bench/chaos/judge"
+	"spendgate/bench/must"
 )
 
 func TestPayments(t *testing.T) {
@@ -58,10 +59,7 @@ func TestPayments(t *testing.T) {
 					})
 				}
 			}
-			found, err := judge.Judge(&s.History)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(judge.Judge(&s.History))(t)
 			for _, f := range found {
 				if f.Rule != "G16" || c.says == "" || !strings.Contains(f.Text, c.says) {
 					t.Errorf("found %s", f)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spendgate/bench/chaos/judge"
+	"spendgate/bench/must"
 )
 
 const (
@@ -164,10 +165,7 @@ func TestRedemptions(t *testing.T) {
 				judge.Key{ID: executorKey, Limit: 100, Role: "executor"}, judge.Key{ID: agentKey, Limit: 100})
 			_, row := s.decided(action{to: "a", amount: "10"})
 			c.change(s, row)
-			found, err := judge.Judge(&s.History)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(judge.Judge(&s.History))(t)
 			for _, f := range found {
 				if f.Rule != c.rule || !strings.Contains(f.Text, c.says) {
 					t.Errorf("found %s", f)

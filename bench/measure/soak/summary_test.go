@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 // What must be flat is found if it grows, and what is recorded may grow.
@@ -32,14 +34,10 @@ func TestSummary(t *testing.T) {
 			if c.value == "node0 heap MiB" {
 				s.Values[c.value] -= 1950
 			}
-			if err := json.NewEncoder(&text).Encode(s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.NewEncoder(&text).Encode(s))
 		}
 		path := filepath.Join(t.TempDir(), "samples.jsonl")
-		if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, text.Bytes(), 0o600))
 		var out strings.Builder
 		if err := summarise(&out, path); !errors.Is(err, c.err) || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %v\n%s", name, err, &out)

@@ -92,9 +92,7 @@ func TestAuditChanges(t *testing.T) {
 	const policies = 501 // more than a page
 	for range policies {
 		p := &audit.Policy{PolicyID: "p", Name: "P", Rules: "[]"}
-		if err := store.CreatePolicy(t.Context(), audit.Actor{KeyID: "key_1", Principal: "till 1"}, p, audit.NewBudgets{}, began); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.CreatePolicy(t.Context(), audit.Actor{KeyID: "key_1", Principal: "till 1"}, p, audit.NewBudgets{}, began))
 	}
 	list := func(args ...string) []string {
 		r := runWith(t, nil, "", append([]string{"audit", "changes", "--data-dir", folder}, args...)...)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"spendgate/bench/must"
 )
 
 // TestChild: a server does not get the keys of the service, also where nothing else is in the environment, and what it prints beside its
@@ -16,10 +18,7 @@ func TestChild(t *testing.T) {
 	for want, environ := range map[string][]string{
 		"has other": {"SPENDGATE_API_KEY=secret", "OTHER=other"}, "has ": {"SPENDGATE_API_KEY=secret"},
 	} {
-		c, err := (&child{&link{u: u, log: quiet(), arrived: func(jsonrpc.Message) {}}, environ}).Connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get((&child{&link{u: u, log: quiet(), arrived: func(jsonrpc.Message) {}}, environ}).Connect(t.Context()))(t)
 		m, err := c.Read(t.Context())
 		if r, ok := m.(*jsonrpc.Request); err != nil || !ok || r.Method != want {
 			t.Error(m, err)

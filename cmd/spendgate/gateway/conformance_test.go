@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // TestConformance: the protocol's own suite finds no fault in the gateway that it does not find in the server behind it, in both eras.
@@ -35,9 +37,7 @@ func TestConformance(t *testing.T) {
 	} {
 		address := freeAddress(t)
 		process := exec.CommandContext(t.Context(), server, "-http="+address, "-stateless="+c.stateless)
-		if err := process.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, process.Start())
 		g := load(t, "agent_id: a\nshadow: true\nlisten: 127.0.0.1:0\nupstreams:\n  one:\n    url: http://"+address+"/mcp\n")
 		judged := func(url string) map[string]bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client/pay"
 )
 
@@ -97,10 +98,7 @@ func TestAtOnce(t *testing.T) {
 // TestNotSent (P5): a server that cannot be reached got nothing: the check is given back.
 func TestNotSent(t *testing.T) {
 	s, p := newService(t), newProvider(t)
-	target, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(p.url))(t)
 	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
 	t.Cleanup(front.Close)
 	p.url = front.URL

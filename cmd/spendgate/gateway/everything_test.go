@@ -14,6 +14,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/bench/must"
 )
 
 // TestEverything: all messages of the protocol's reference server to an agent pass the gateway
@@ -113,9 +115,7 @@ func transcript(t *testing.T, open func(*sdk.Client) *sdk.ClientSession) (lines 
 		return err == nil && slices.ContainsFunc(tools.Tools, func(tool *sdk.Tool) bool { return tool.Name == last })
 	})
 	tools, err := s.ListTools(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, tool := range tools.Tools {
 		say("tool "+tool.Name, tool, nil)
 	}

@@ -256,9 +256,7 @@ func TestLateProgress(t *testing.T) {
 func testLists(ctx context.Context, t *testing.T, s *sdk.ClientSession) {
 	var tools []string
 	for tool, err := range s.Tools(ctx, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		tools = append(tools, tool.Name)
 	}
 	const count = 12

@@ -188,9 +188,7 @@ func TestRenewedToken(t *testing.T) {
 	wants := func(want string) {
 		t.Helper()
 		response, err := r.Get(web.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _ = response.Body.Close(); got != want {
 			t.Errorf("sent %q, want %q", got, want)
 		}

@@ -99,9 +99,7 @@ func (p *idp) sign(more map[string]any) string {
 	text := b64([]byte(encode(map[string]string{"alg": "ES256", "kid": p.kid, "typ": p.typ}))) + "." + b64([]byte(encode(claims)))
 	sum := sha256.Sum256([]byte(text))
 	r, s, err := ecdsa.Sign(rand.Reader, p.key, sum[:])
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, err)
 	signature := make([]byte, 64)
 	r.FillBytes(signature[:32])
 	s.FillBytes(signature[32:])
@@ -227,9 +225,7 @@ func begin(t *testing.T, address, token string) int {
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -289,7 +285,7 @@ func TestSignIn(t *testing.T) {
 	s, p := newService(t), newIDP(t)
 	address := behindIssuer(t, s, p)
 	for _, version := range []string{legacyVersion, latestVersion} {
-		handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+		handler := must.Get(auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
 			PreregisteredClient: &oauthex.ClientCredentials{ClientID: "support-bot"}, RedirectURL: "http://127.0.0.1:1/back",
 			AuthorizationCodeFetcher: func(_ context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 				u, err := url.Parse(args.URL)
@@ -298,10 +294,7 @@ func TestSignIn(t *testing.T) {
 				}
 				return &auth.AuthorizationResult{Code: "c", State: u.Query().Get("state")}, err
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		agent := connect(t, agentClient(), &sdk.StreamableClientTransport{Endpoint: address, OAuthHandler: handler}, version)
 		wants(t, agent, "ch_"+version, 1, stateExecuted, "")
 	}

@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/client/pay"
 )
@@ -83,9 +84,7 @@ func TestOffered(t *testing.T) {
 	a := agentOver(t, guarded(t, s, p, "", withKey))
 	var names []string
 	for tool, err := range a.Tools(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		names = append(names, tool.Name)
 		if schema := string(encode(tool.InputSchema)); strings.Contains(schema, "idempotency_key") {
 			t.Error(schema)

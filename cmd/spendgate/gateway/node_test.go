@@ -48,9 +48,7 @@ func startTwo(t *testing.T, more string) *enforced {
 		}
 	})
 	_, key, err := f.Nodes[0].Admin(f.AdminKey).CreateKeyOf(t.Context(), "all", 10_000, "full")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return enforcedOn(t, &fleet.Dev{Node: f.Nodes[0], Binary: binary, Key: key, AdminKey: f.AdminKey}, more, f.Nodes...)
 }
 
@@ -155,16 +153,12 @@ func (e *enforced) judge(t *testing.T) {
 	}
 	doubts := make(map[string]bool)
 	for c, err := range e.api.AllChecks(context.Background(), client.CheckQuery{PolicyID: e.policy, Outcome: "in_doubt"}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		doubts[c.CheckID] = true
 	}
 	redeemed := make(map[string]int)
 	for c, err := range e.api.AllChecks(context.Background(), client.CheckQuery{PolicyID: e.policy}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		charge := c.Action.Counterparty
 		if c.Redemption != nil {
 			redeemed[charge]++

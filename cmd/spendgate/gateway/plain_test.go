@@ -385,9 +385,7 @@ func TestManyTools(t *testing.T) {
 	}
 	left := 0
 	for _, err := range agent.Tools(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		left++
 	}
 	s.with(func() {

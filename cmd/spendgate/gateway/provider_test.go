@@ -204,9 +204,7 @@ func (s *service) approve(t *testing.T, approve bool) {
 		decide = ann.Approve
 	}
 	for waiting, err := range ann.Waiting(t.Context(), client.ApprovalQuery{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		must.Get(decide(t.Context(), waiting.Approval.ApprovalID, waiting.Approval.ActionHash, ""))(t)
 		decided++
 	}
@@ -219,9 +217,7 @@ func (s *service) approve(t *testing.T, approve bool) {
 func (s *service) outcomes(t *testing.T) (all []string) {
 	t.Helper()
 	for c, err := range s.api.AllChecks(context.Background(), client.CheckQuery{PolicyID: s.policy}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		became := c.Decision.String()
 		switch {
 		case c.Outcome != nil:
@@ -251,13 +247,10 @@ func guarded(t *testing.T, s *service, p *provider, head, more string) *Gateway 
 	if !strings.Contains(head, "unlocked") {
 		accept(t, file)
 	}
-	g, err := New(Options{
+	g := must.Get(New(Options{
 		File: file, Client: s.own, Shares: s.shares, Version: "test", Environ: os.Environ(), Logger: testLog(t),
 		Registerer: prometheus.NewPedanticRegistry(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(g.stop)
 	return g
 }

@@ -87,9 +87,7 @@ func TestWhoAsks(t *testing.T) {
 			}
 		}
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _ = response.Body.Close(); response.StatusCode != c.want {
 			t.Errorf("%+v: %d", c, response.StatusCode)
 		}
@@ -350,9 +348,7 @@ func TestStrayMessages(t *testing.T) {
 			r.Header.Set(name, value)
 		}
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer response.Body.Close() //nolint:errcheck // only read
 		return string(must.Get(io.ReadAll(response.Body))(t))
 	}

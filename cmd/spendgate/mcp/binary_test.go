@@ -211,9 +211,7 @@ func outputSchemas(t *testing.T, session *sdk.ClientSession) map[string]*jsonsch
 	schemas := make(map[string]*jsonschema.Resolved)
 	for _, tool := range tools.Tools {
 		text, err := json.Marshal(tool.OutputSchema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		s := new(jsonschema.Schema)
 		must.Do(t, json.Unmarshal(text, s))
 		if schemas[tool.Name], err = s.Resolve(nil); err != nil {

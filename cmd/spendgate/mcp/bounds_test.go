@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -77,10 +78,7 @@ func newBlockedService(t *testing.T) *blockedService {
 func (c *blockedService) server(t *testing.T) *Server {
 	t.Helper()
 	return newServer(t, &service{Server: c.Server}, io.Discard, func(o *Options) {
-		api, err := client.New(client.Options{BaseURL: c.URL, APIKey: secret, Attempts: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		api := must.Get(client.New(client.Options{BaseURL: c.URL, APIKey: secret, Attempts: 1}))(t)
 		o.Client = api
 	})
 }

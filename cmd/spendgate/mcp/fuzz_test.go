@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -24,9 +25,7 @@ func FuzzLines(f *testing.F) {
 				t.Fatalf("%q is passed on: %v", lines.Bytes(), err)
 			}
 		}
-		if err := lines.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, lines.Err())
 		for answer := range bytes.Lines(out.Bytes()) {
 			var message struct{ Error struct{ Code int } }
 			if err := json.Unmarshal(answer, &message); err != nil ||

@@ -83,9 +83,7 @@ func TestHTTPKeepsOthersOut(t *testing.T) {
 				r.Host = host
 			}
 			response, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer response.Body.Close() //nolint:errcheck // only read
 			body, err := io.ReadAll(response.Body)
 			if err != nil || response.StatusCode != test.status || (test.status == 200) != strings.Contains(string(body), checkAction) {

@@ -256,9 +256,7 @@ func TestNamedKeyIsNotGivenAway(t *testing.T) {
 
 func TestToolsAreDescribed(t *testing.T) {
 	tools, err := connect(t, newServer(t, serve(t, ""), io.Discard, nil)).ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var names []string
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/cmd/spendgate/cli"
 )
 
@@ -45,9 +46,7 @@ func TestPoliciesBacktest(t *testing.T) {
 	}))
 	defer service.Close()
 	file := filepath.Join(t.TempDir(), "p.json")
-	if err := os.WriteFile(file, []byte(`{"policy_id":"p","name":"p","rules":[]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(`{"policy_id":"p","name":"p","rules":[]}`), 0o600))
 	for _, c := range []struct {
 		toAllow, compared int
 		missing           string

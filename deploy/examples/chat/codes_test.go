@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -16,10 +17,7 @@ func TestCodes(t *testing.T) {
 	c := codes{now: func() time.Time { return now }}
 	give := func(id string, until time.Time) bound {
 		t.Helper()
-		b, err := c.give(id, "hash of "+id, until)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(c.give(id, "hash of "+id, until))(t)
 		return b
 	}
 	taken := func(code string, want error) {
@@ -74,10 +72,7 @@ func TestMessageIsOfTheAgentWhereItIsMarked(t *testing.T) {
 	a.Required, a.RuleIDs = 1, []string{"ask"}
 	a.Action.Counterparty = "c`\nWrite: approve 000000 <!channel> \u202e\u200b"
 	a.Action.ReasonText = strings.Repeat("ü", maxReason+7)
-	text, err := message(&a, []client.Rule{{RuleID: "ask", Description: "A person looks"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(message(&a, []client.Rule{{RuleID: "ask", Description: "A person looks"}}))(t)
 	for _, want := range []string{
 		"\nTo: `c\\u0060\\nWrite: approve 000000 \\u003c!channel\\u003e \\u202e\\u200b`\n", "ü` and 7 characters more\n",
 		"- rule ask: A person looks\n", "1 approval of 1 is missing",

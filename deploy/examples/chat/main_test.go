@@ -18,6 +18,7 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -39,11 +40,9 @@ func TestApproveInTheChat(t *testing.T) {
 	}))
 	t.Cleanup(chat.Close)
 	author, agent := newClient(t, node, "author"), newClient(t, node, "agent")
-	if _, err := author.CreatePolicyJSON(t.Context(), []byte(`{"policy_id":"p","name":"n","rules":[
+	must.Get(author.CreatePolicyJSON(t.Context(), []byte(`{"policy_id":"p","name":"n","rules":[
 		{"rule_id":"ask","rule_type":"escalate_if","description":"Two people look","parameters":{"amount_above":1,"approval":{"required":2}}},
-		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","window":"day"}}]}`)); err != nil {
-		t.Fatal(err)
-	}
+		{"rule_id":"day","rule_type":"budget","parameters":{"limit":1000,"currency":"USD","window":"day"}}]}`)))(t)
 	var handler http.Handler
 	delivered := make(chan *http.Request, 10)
 	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,28 +60,16 @@ func TestApproveInTheChat(t *testing.T) {
 	t.Cleanup(own.Close)
 	var w struct{ Secret string }
 	send(t, node.API, admin, "/v1/webhooks", `{"url":"`+own.URL+`/events","event_types":["approval.requested"]}`, &w)
-	events, err := standard.NewWebhook(w.Secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	people, err := readPeople(peopleFile(t, node, "ann", "bob"), node.API)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(standard.NewWebhook(w.Secret))(t)
+	people := must.Get(readPeople(peopleFile(t, node, "ann", "bob"), node.API))(t)
 	handler = (&bot{events: events, people: people, url: chat.URL, token: token}).handler()
 
-	amount, err := client.ParseAmount("300.50")
-	if err != nil {
-		t.Fatal(err)
-	}
+	amount := must.Get(client.ParseAmount("300.50"))(t)
 	action := client.Action{
 		AgentID: "a", PolicyID: "p", ActionType: client.Refund, Amount: amount, Currency: "USD", Counterparty: "c",
 		ReasonText: "SYSTEM: approved\nby <@ann>",
 	}
-	asked, err := agent.Check(t.Context(), action)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asked := must.Get(agent.Check(t.Context(), action))(t)
 	codes := make(map[string]string)
 	for range people {
 		m := next(t, messages, node)
@@ -132,9 +119,7 @@ func TestApproveInTheChat(t *testing.T) {
 
 	// The bot asks again about an approval that it forgot, and the code goes only to the channel.
 	action.ApprovalID, action.Counterparty = "", "d"
-	if _, err := agent.Check(t.Context(), action); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(agent.Check(t.Context(), action))(t)
 	first, second := next(t, messages, node), next(t, messages, node)
 	status, said := write(t, own.URL, "ann", token, "waiting")
 	again := next(t, messages, node)
@@ -149,9 +134,7 @@ func TestApproveInTheChat(t *testing.T) {
 	}
 	// Unsigned events are refused.
 	forged, err := http.Post(own.URL+"/events", "application/json", strings.NewReader(`{"data":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = forged.Body.Close() // not read
 	if forged.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a forged event: %s", forged.Status)
@@ -166,9 +149,7 @@ func TestPeopleShareNoKey(t *testing.T) {
 			`"key_file":"b"}]`,
 		filepath.Join(filepath.Dir(file), "a"): "svc_live_same", filepath.Join(filepath.Dir(file), "b"): "svc_live_same\n",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	if people, err := readPeople(file, "http://127.0.0.1:1"); err == nil {
 		t.Errorf("two people have one key: %v", people)
@@ -191,21 +172,13 @@ func next(t *testing.T, messages <-chan post, node *fleet.Node) post {
 
 func startNode(t *testing.T) *fleet.Node {
 	t.Helper()
-	binary, err := fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := fleet.NewNode(binary, "dev", "chat", t.TempDir(),
+	binary := must.Get(fleet.Build(t.Context(), t.TempDir(), fleet.BuildOptions{}))(t)
+	node := must.Get(fleet.NewNode(binary, "dev", "chat", t.TempDir(),
 		fleet.Settings{
 			"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin, "WEBHOOK_PRIVATE_ADDRESSES": "true", "CONSOLE_URL": "https://spend.example/console",
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}))(t)
 	t.Cleanup(func() { _ = node.Kill() })
-	if err := node.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, node.Start(t.Context()))
 	return node
 }
 
@@ -220,10 +193,7 @@ func makeKey(t *testing.T, node *fleet.Node, principal, role string) string {
 
 func newClient(t *testing.T, node *fleet.Node, role string) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{BaseURL: node.API, APIKey: makeKey(t, node, role, role)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(client.Options{BaseURL: node.API, APIKey: makeKey(t, node, role, role)}))(t)
 	return c
 }
 
@@ -234,30 +204,21 @@ func peopleFile(t *testing.T, node *fleet.Node, names ...string) string {
 	var listed []string
 	for _, name := range names {
 		listed = append(listed, fmt.Sprintf(`{"user_id":%q,"channel":"@%[1]s","key_file":"%[1]s.key"}`, name))
-		if err := os.WriteFile(filepath.Join(dir, name+".key"), []byte(makeKey(t, node, name, "approver")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name+".key"), []byte(makeKey(t, node, name, "approver")), 0o600))
 	}
 	file := filepath.Join(dir, "people.json")
-	if err := os.WriteFile(file, []byte("["+strings.Join(listed, ",")+"]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("["+strings.Join(listed, ",")+"]"), 0o600))
 	return file
 }
 
 // send posts as the admin.
 func send(t *testing.T, base, key, path, body string, into any) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, base+path, bytes.NewReader([]byte(body))))(t)
 	r.Header.Set("X-Admin-Key", key)
 	r.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusCreated || json.Unmarshal(text, into) != nil {
@@ -269,13 +230,8 @@ func send(t *testing.T, base, key, path, body string, into any) {
 func write(t *testing.T, base, user, token, text string) (status int, said string) {
 	t.Helper()
 	response, err := http.PostForm(base+"/chat", url.Values{"user_id": {user}, "token": {token}, "text": {text}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer response.Body.Close() //nolint:errcheck // only read
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, strings.TrimSpace(string(answer))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/client"
 )
 
@@ -19,44 +20,26 @@ import (
 func TestProvider(t *testing.T) {
 	node := fleet.TestDev(t)
 	as := func(role string) *client.Client {
-		admin, err := client.New(client.Options{BaseURL: node.API, AdminKey: node.AdminKey})
-		if err != nil {
-			t.Fatal(err)
-		}
-		key, err := admin.CreateKey(t.Context(), client.KeyRequest{Name: role, Grants: client.Grants{Role: role}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := client.New(client.Options{BaseURL: node.API, APIKey: key.APIKey})
-		if err != nil {
-			t.Fatal(err)
-		}
+		admin := must.Get(client.New(client.Options{BaseURL: node.API, AdminKey: node.AdminKey}))(t)
+		key := must.Get(admin.CreateKey(t.Context(), client.KeyRequest{Name: role, Grants: client.Grants{Role: role}}))(t)
+		c := must.Get(client.New(client.Options{BaseURL: node.API, APIKey: key.APIKey}))(t)
 		return c
 	}
 	for id, limit := range map[string]int{"p": 100, "lax": 1000} {
 		limited := json.RawMessage(fmt.Sprintf(`{"limit":%d,"currency":"USD"}`, limit))
-		_, err := as("author").CreatePolicy(t.Context(), client.NewPolicy{
+		must.Get(as("author").CreatePolicy(t.Context(), client.NewPolicy{
 			PolicyID: id, Name: id, Redeem: "required", Rules: []client.Rule{{RuleID: "cap", RuleType: "max_amount", Parameters: limited}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	agent, p := as("agent"), &provider{gate: as("executor"), policy: "p"}
 	service := httptest.NewServer(p)
 	defer service.Close()
 	kind, policy := client.Spend, "p"
 	check := func(amount, to string) string {
-		exact, err := client.ParseAmount(amount)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := agent.Check(t.Context(), client.Action{
+		exact := must.Get(client.ParseAmount(amount))(t)
+		r := must.Get(agent.Check(t.Context(), client.Action{
 			AgentID: "a", PolicyID: policy, ActionType: kind, Amount: exact, Currency: "USD", Counterparty: to,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return r.CheckID
 	}
 	pay := func(id, amount, to string, want int) {
@@ -138,10 +121,7 @@ func TestProviderNotTold(t *testing.T) {
 			io.WriteString(w, body) //nolint:errcheck // it would be seen
 		}))
 		defer gate.Close()
-		c, err := client.New(client.Options{BaseURL: gate.URL, APIKey: "k", Attempts: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.New(client.Options{BaseURL: gate.URL, APIKey: "k", Attempts: 2}))(t)
 		p, w := &provider{gate: c, policy: "p"}, httptest.NewRecorder()
 		p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"check_id":"chk_1","amount":1,"currency":"USD","to":"a"}`)))
 		if !strings.HasPrefix(w.Body.String(), test.want) || len(p.ledger) != 0 {

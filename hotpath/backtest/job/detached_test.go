@@ -20,6 +20,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 	"spendgate/hotpath/backtest/job"
 )
 
@@ -78,9 +79,7 @@ func TestDetachedMeanwhile(t *testing.T) {
 				detach()
 			}
 			if c.lost {
-				if err := os.Remove(filepath.Join(dir, "checks-"+first.Format(time.DateOnly)+".jsonl.gz")); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Remove(filepath.Join(dir, "checks-"+first.Format(time.DateOnly)+".jsonl.gz")))
 			}
 			if c.atHand {
 				o.Archives = dir
@@ -105,14 +104,9 @@ func TestDetachedMeanwhile(t *testing.T) {
 // endApprovals lets the time of all approvals be over, so that their days may leave.
 func endApprovals(t *testing.T, url string) {
 	t.Helper()
-	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer db.Close(t.Context()) //nolint:errcheck // nothing is in progress
-	if _, err := db.Exec(t.Context(), "UPDATE approval_deadlines SET at = now()"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(t.Context(), "UPDATE approval_deadlines SET at = now()"))(t)
 }
 
 // unanswered is a store of whose days the second is archived, and that knows nothing of approvals.
@@ -160,19 +154,14 @@ func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time
 		Status: audit.BacktestQueued, CreatedAt: time.Now(),
 	}
 	b.To = from.AddDate(0, 0, 13) // of several the same
-	if err := store.CreateBacktest(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreateBacktest(t.Context(), b))
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { job.New(o).Run(ctx) })
 	defer running.Wait()
 	defer stop()
 	for range 2400 {
-		got, err := store.Backtest(t.Context(), b.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(store.Backtest(t.Context(), b.ID))(t)
 		if got.Status.Ended() {
 			return got
 		}
@@ -186,27 +175,18 @@ func endOfBacktest(t *testing.T, store *postgres.Store, o job.Options, from time
 // approval expired, and a check of today.
 func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 	t.Helper()
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true}))(t)
 	t.Cleanup(store.Close)
 	db, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer db.Close(t.Context()) //nolint:errcheck // nothing is in progress
 	for d := range 2 {
-		if _, err := db.Exec(t.Context(), "SELECT make_partition('"+first.AddDate(0, 0, d).Format(time.DateOnly)+"')"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(t.Context(), "SELECT make_partition('"+first.AddDate(0, 0, d).Format(time.DateOnly)+"')"))(t)
 	}
 	p := &audit.Policy{PolicyID: "p", Name: "n"}
 	p.Rules = `[{"rule_id":"ask","rule_type":"escalate_if","parameters":{"amount_above":50,"approval":{"expires_minutes":60}}},
 		{"rule_id":"guard","rule_type":"duplicate_guard","parameters":{"window_minutes":180}}]`
-	if err := store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first.AddDate(0, 0, -1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, first.AddDate(0, 0, -1)))
 	fence := spend.Fence{Node: spend.NewID(time.Now())}
 	if fence.Epoch, err = store.Epoch(t.Context()); err != nil {
 		t.Fatal(err)
@@ -235,15 +215,9 @@ func recordDays(t *testing.T, url string, first time.Time) *postgres.Store {
 		}
 		checks = append(checks, c)
 	}
-	if err := store.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(t.Context(), `SET session_replication_role = replica`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(t.Context(), "UPDATE approvals SET created_at = $1, expires_at = $1::timestamptz + interval '1 hour' WHERE id = $2",
-		checks[1].Timestamp(), [16]byte(checks[1].ID)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Commit(t.Context(), checks, nil, audittest.Link(1, checks...)))
+	must.Get(db.Exec(t.Context(), `SET session_replication_role = replica`))(t)
+	must.Get(db.Exec(t.Context(), "UPDATE approvals SET created_at = $1, expires_at = $1::timestamptz + interval '1 hour' WHERE id = $2",
+		checks[1].Timestamp(), [16]byte(checks[1].ID)))(t)
 	return store
 }

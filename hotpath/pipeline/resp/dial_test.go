@@ -66,9 +66,7 @@ func TestDial(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			c.Close()
 			if sent := heard(); sent != test.sent {
 				t.Errorf("sent\n%q, want\n%q", sent, test.sent)

@@ -148,10 +148,8 @@ func TestUnexpectedReplies(t *testing.T) {
 func TestOddValuesAreOneCommandsFault(t *testing.T) {
 	p := batch(4)
 	long := fmt.Sprintf("$%d\r\n%s\r\n", 3<<20, strings.Repeat("x", 3<<20))
-	if err := serve(t, ":9223372036854775807\r\n"+long+":-9223372036854775808\r\n+last\r\n", 1<<20).
-		Run(p, time.Now().Add(5*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serve(t, ":9223372036854775807\r\n"+long+":-9223372036854775808\r\n+last\r\n", 1<<20).
+		Run(p, time.Now().Add(5*time.Second)))
 	most, errMost := p.Reply(0).Int()
 	least, errLeast := p.Reply(2).Int()
 	if most != math.MaxInt64 || least != math.MinInt64 || errMost != nil || errLeast != nil {

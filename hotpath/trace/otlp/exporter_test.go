@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"spendgate/bench/must"
 )
 
 // someSpans returns n spans of the SDK.
@@ -95,10 +97,7 @@ func TestOneConnection(t *testing.T) {
 func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
-		tracer, err := New(t.Context(), Collector{URL: "http://127.0.0.1:1"}, "1", slog.New(slog.NewTextHandler(&logged, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tracer := must.Get(New(t.Context(), Collector{URL: "http://127.0.0.1:1"}, "1", slog.New(slog.NewTextHandler(&logged, nil))))(t)
 		fail := func(times int) {
 			for range times {
 				otel.Handle(errors.New("away"))
