@@ -220,9 +220,7 @@ func TestApprovalDecisions(t *testing.T) {
 		if err := f.decide(approval, f.keyID.Text(spend.PrefixKey), true); !errors.Is(err, hotpath.NotRecordedError{Why: audit.DecisionOwn}) {
 			t.Errorf("who asked: %v", err)
 		}
-		if err := f.decide(approval, "bob", false); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, f.decide(approval, "bob", false))
 		var late *hotpath.NotPendingError
 		if err := f.decide(approval, "cleo", true); !errors.As(err, &late) || late.Status != audit.ApprovalDenied {
 			t.Errorf("after the denial: %v", err)

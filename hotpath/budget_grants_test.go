@@ -330,9 +330,7 @@ func TestGrantRefused(t *testing.T) {
 			t.Errorf("of a counter that never met the check: %v", err)
 		}
 		keyed := func(a *hotpath.GrantAsked) { a.IdempotencyKey = "k" }
-		if err := errors.Join(try(p, keyed), try(p, keyed)); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, errors.Join(try(p, keyed), try(p, keyed)))
 		if _, is := errors.AsType[spend.Faults](try(p, func(a *hotpath.GrantAsked) { keyed(a); a.Note = "other" })); !is {
 			t.Error("the key of another request is taken")
 		}

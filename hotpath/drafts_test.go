@@ -181,9 +181,7 @@ func TestPromotionsAreRefused(t *testing.T) {
 		if _, ok := errors.AsType[*hotpath.BudgetsInUseError](promote(2)); !ok {
 			t.Error("a budget in use was emptied")
 		}
-		if err := promote(2, "day"); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, promote(2, "day"))
 		if err := promote(3); !errors.Is(err, hotpath.ErrDraftNotFound) {
 			t.Errorf("promoted twice: %v", err)
 		}

@@ -26,9 +26,7 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 			const name = "spendgate_policies_forced_total"
 			text := fmt.Sprintf("# HELP %s Versions of policies made with the admin key where the version before asks people.\n# TYPE %s "+
 				"counter\n%s %d\n", name, name, name, want)
-			if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(text), name); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, testutil.GatherAndCompare(n.metrics, strings.NewReader(text), name))
 			changes, err := f.store.Changes(ctx, audit.ChangeQuery{PolicyID: "asks", Limit: 100})
 			recorded := 0
 			for i := range changes {
@@ -60,9 +58,7 @@ func TestForcedIsWhatWasForced(t *testing.T) {
 		// Another admin removes the changes that ask people while this one writes.
 		n.faults.write = func() {
 			p := &audit.Policy{PolicyID: "asks", Name: "n", Rules: plainRules}
-			if err := f.store.CreatePolicy(ctx, admin, p, audit.NewBudgets{}, time.Now()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, f.store.CreatePolicy(ctx, admin, p, audit.NewBudgets{}, time.Now()))
 		}
 		post(hotpath.Access{}, admin, one)
 		if p, err := f.store.Policy(ctx, "asks", 0); err != nil || p.Version != 5 {

@@ -63,9 +63,7 @@ func TestOtherDeployment(t *testing.T) {
 		if got := f.redis.Get(t.Context(), "g:{0}").Val(); got != generation {
 			t.Error("the other deployment changed the generation")
 		}
-		if err := f.nodes[0].guard.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, f.nodes[0].guard.Ping(t.Context()))
 
 		o.prefix = "other:"
 		beside := o.start(o.server, o.inProcess)
@@ -86,9 +84,7 @@ func TestOtherDeployment(t *testing.T) {
 		if err := f.redis.Del(t.Context(), "m:{0}").Err(); err != nil { // Redis is handed over
 			t.Fatal(err)
 		}
-		if err := late.guard.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, late.guard.Ping(t.Context()))
 		f.nodes[0].refusesAll(t, own.Text(""), theirs.Text(""))
 	})
 }

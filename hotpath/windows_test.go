@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 	"spendgate/hotpath"
 )
 
@@ -153,8 +154,6 @@ func TestLateRetriesAreReplays(t *testing.T) {
 		const replays = "spendgate_replays_total"
 		want := "# HELP " + replays + " Answers given again under an idempotency key, or after a lost answer.\n# TYPE " + replays + " counter\n" +
 			replays + " 2\n"
-		if err := testutil.GatherAndCompare(n.metrics, strings.NewReader(want), replays); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, testutil.GatherAndCompare(n.metrics, strings.NewReader(want), replays))
 	}
 }

@@ -188,9 +188,7 @@ func TestWritersTakeTurns(t *testing.T) {
 		wg.Go(func() {
 			for seq := range int64(each) {
 				c.grow(byte(i), seq+1)
-				if err := w.Write(context.Background()); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, w.Write(context.Background()))
 			}
 		})
 	}

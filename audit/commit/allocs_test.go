@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // The writer allocates a handful of things for a batch, and nothing for a check:
@@ -31,9 +32,7 @@ func TestAllocations(t *testing.T) {
 			entries[i] = w.Append(c)
 		}
 		for _, e := range entries {
-			if err := e.Final(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, e.Final())
 		}
 	})
 	if allocs > most*checks {

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // chains checks that the recorded chains satisfy G8: links are numbered from 1 without gaps, each
@@ -112,9 +113,7 @@ func TestChainEndsWithAnUnknownOutcome(t *testing.T) {
 					ahead, one := w.Append(check(1, "")), check(1, "")
 					time.Sleep(time.Millisecond) // the batch is in the order of identifiers
 					first := []*commit.Entry{w.Append(one), w.Append(check(1, ""))}
-					if err := ahead.Final(); err != nil {
-						t.Error(err)
-					}
+					must.Check(t, ahead.Final())
 					time.Sleep(time.Millisecond)
 					waiting := w.Append(check(1, ""))
 					if err := first[0].Final(); recorded && err != nil || !recorded && !errors.Is(err, audit.ErrFencedNode) {

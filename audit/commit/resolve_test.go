@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // G9: a commit that does not end keeps a connection in a server that waits for its standby. While 4
@@ -48,8 +49,6 @@ func TestCommitsInDoubtAreBounded(t *testing.T) {
 		if _, ok := w.Reserve(); !ok {
 			t.Error("refused when the store answers again")
 		}
-		if err := w.Append(check(node+2, "")).Final(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.Append(check(node+2, "")).Final())
 	})
 }

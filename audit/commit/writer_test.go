@@ -15,6 +15,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // A lone check is committed at once; those that come meanwhile share the next.
@@ -46,9 +47,7 @@ func TestBatchesAreOfOneFenceAndDistinctKeys(t *testing.T) {
 		w := s.newWriter(100)
 		errs := record(w, check(1, "a"), check(1, "b"), check(2, "c"), check(2, "c"), check(1, ""), check(1, "d"))
 		w.Close()
-		if err := errors.Join(errs...); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, errors.Join(errs...))
 		for _, batch := range s.batches {
 			keys := map[string]bool{}
 			for _, c := range batch {
@@ -76,9 +75,7 @@ func TestBatchesHaveFewCharges(t *testing.T) {
 			checks[i].Charges, checks[i].Refused = make([]spend.Charge, 500), make([]spend.Charge, 100*(i%2))
 		}
 		checks[9].Charges = make([]spend.Charge, 5000)
-		if err := errors.Join(record(w, checks...)...); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, errors.Join(record(w, checks...)...))
 		w.Close()
 		for _, batch := range s.batches {
 			charges := 0
@@ -297,9 +294,7 @@ func TestCloseDrains(t *testing.T) {
 		entries := []*commit.Entry{w.Append(check(1, "")), w.Append(check(1, "")), w.Append(check(1, ""))}
 		w.Close()
 		for _, e := range entries {
-			if err := e.Final(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, e.Final())
 		}
 		if err := w.Append(check(1, "")).Final(); !errors.Is(err, audit.ErrUnavailable) {
 			t.Errorf("after closing: %v", err)
@@ -326,9 +321,7 @@ func TestReadyChecksShareACommit(t *testing.T) {
 			c := check(1, "")
 			waiting.Done()
 			<-trip
-			if err := w.Append(c).Wait(time.Now().Add(time.Minute)); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, w.Append(c).Wait(time.Now().Add(time.Minute)))
 		})
 	}
 	waiting.Wait()
@@ -357,9 +350,7 @@ func TestNextCommitAndAnswersOverlap(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(started))
 		}
 		n := begun.Load()
-		if err := second.Final(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, second.Final())
 		return n == 2
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // their order is then the scheduler's alone

@@ -27,11 +27,6 @@ import (
 	"spendgate/bench/must"
 )
 
-func act(t *testing.T, err error) {
-	t.Helper()
-	must.Do(t, err)
-}
-
 func amount(text string) spend.Amount {
 	a, err := spend.ParseAmount(text)
 	if err != nil {
@@ -58,33 +53,29 @@ var epoch = spend.NewID(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 func newRecorder(t *testing.T, s audit.Store, open func(context.Context) (record, func())) *recorder {
 	t.Helper()
 	seen, err := s.Epoch(t.Context())
-	act(t, err)
+	must.Do(t, err)
 	_, err = s.RotateEpoch(t.Context(), seen, epoch)
-	act(t, err)
+	must.Do(t, err)
 	return &recorder{s, t, audittest.NewWriter(t, s), open}
 }
 
 func onPostgres(t *testing.T) (*recorder, string) {
 	t.Helper()
 	url := fleet.TestMigrated(t, postgres.Migrate)
-	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-	act(t, err)
+	s := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true}))(t)
 	t.Cleanup(s.Close)
 	return newRecorder(t, s, func(ctx context.Context) (record, func()) {
-		snapshot, err := snapshot.Open(ctx, url, 3)
-		act(t, err)
+		snapshot := must.Get(snapshot.Open(ctx, url, 3))(t)
 		return snapshot, snapshot.Close
 	}), url
 }
 
 func onSQLite(t *testing.T) *recorder {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler))
-	act(t, err)
+	s := must.Get(sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(s.Close)
 	return newRecorder(t, s, func(ctx context.Context) (record, func()) {
-		snapshot, err := s.Snapshot(ctx)
-		act(t, err)
+		snapshot := must.Get(s.Snapshot(ctx))(t)
 		return snapshot, snapshot.Close
 	})
 }
@@ -96,8 +87,7 @@ func (r *recorder) export(o export.Options) (string, *export.Manifest) {
 	o.Record, done = r.heads(r.t.Context())
 	defer done()
 	var b bytes.Buffer
-	m, err := export.Write(r.t.Context(), &b, o)
-	act(r.t, err)
+	m := must.Get(export.Write(r.t.Context(), &b, o))(r.t)
 	return b.String(), m
 }
 
@@ -107,8 +97,7 @@ func (r *recorder) check(file string, m *export.Manifest, o export.Options) (fou
 	var done func()
 	o.Record, done = r.heads(r.t.Context())
 	defer done()
-	_, err := export.Check(r.t.Context(), strings.NewReader(file), m, o, func(what string) { found = append(found, what) })
-	act(r.t, err)
+	must.Get(export.Check(r.t.Context(), strings.NewReader(file), m, o, func(what string) { found = append(found, what) }))(r.t)
 	return found
 }
 
@@ -145,10 +134,10 @@ func made(at time.Time, node spend.ID, n int) (checks []*spend.Check, outcomes [
 func (r *recorder) append(checks []*spend.Check, outcomes []*spend.Outcome) {
 	r.t.Helper()
 	for _, c := range checks {
-		act(r.t, r.writer.Append(c).Final())
+		must.Do(r.t, r.writer.Append(c).Final())
 	}
 	for _, o := range outcomes {
-		act(r.t, r.writer.AppendOutcome(o).Final())
+		must.Do(r.t, r.writer.AppendOutcome(o).Final())
 	}
 }
 
@@ -194,7 +183,7 @@ func TestExportOfATamperedRecord(t *testing.T) {
 	r.append(checks, outcomes)
 	file, m := r.export(export.Options{Format: export.CSV})
 	conn, err := pgx.Connect(t.Context(), url)
-	act(t, err)
+	must.Do(t, err)
 	defer conn.Close(context.Background()) //nolint:errcheck // of the test
 	for _, c := range []struct {
 		tamper                     string
@@ -210,13 +199,13 @@ func TestExportOfATamperedRecord(t *testing.T) {
 			"DELETE FROM batches WHERE first_id = '" + checks[4].ID.Text("") + "'", 0, 0, 0, 1},
 	} {
 		tx, err := conn.Begin(t.Context())
-		act(t, err)
+		must.Do(t, err)
 		_, err = tx.Exec(t.Context(),
 			"SET LOCAL session_replication_role = replica; CREATE TABLE kept AS TABLE checks; CREATE TABLE kept_batches AS TABLE batches; "+
 				"CREATE TABLE kept_outcomes AS TABLE outcomes; "+
 				c.tamper)
-		act(t, err)
-		act(t, tx.Commit(t.Context()))
+		must.Do(t, err)
+		must.Do(t, tx.Commit(t.Context()))
 		_, n := r.export(export.Options{Format: export.CSV})
 		if n.NotInChain != c.unlisted || n.Altered != c.altered || n.Missing != c.missing || n.Batches != c.batches || n.Whole() == nil {
 			t.Errorf("%s: %s", c.tamper, n.Text())
@@ -233,7 +222,7 @@ func TestExportOfATamperedRecord(t *testing.T) {
 			FROM kept; DROP TABLE kept;
 			DELETE FROM batches; INSERT INTO batches SELECT * FROM kept_batches; DROP TABLE kept_batches;
 			DELETE FROM outcomes; INSERT INTO outcomes SELECT * FROM kept_outcomes; DROP TABLE kept_outcomes`)
-		act(t, err)
+		must.Do(t, err)
 	}
 	if found := r.check(file, m, export.Options{}); found != nil {
 		t.Errorf("%v", found)
@@ -276,21 +265,21 @@ func TestExportOfArchivedDays(t *testing.T) {
 	now := time.Now().UTC()
 	day := now.AddDate(0, 0, -10).Truncate(24 * time.Hour).Add(time.Hour)
 	conn, err := pgx.Connect(t.Context(), url)
-	act(t, err)
+	must.Do(t, err)
 	defer conn.Close(context.Background()) //nolint:errcheck // of the test
 	_, err = conn.Exec(t.Context(), "SELECT make_partition('"+day.Format(time.DateOnly)+"')")
-	act(t, err)
+	must.Do(t, err)
 	_, err = conn.Exec(t.Context(), "UPDATE migrations SET applied_at = now() - interval '30 days'")
-	act(t, err)
+	must.Do(t, err)
 	old, reported := made(day, spend.NewID(day), 9)
 	r.append(old, reported)
 	checks, outcomes := made(now.Add(-time.Minute), spend.NewID(now), 5)
 	r.append(checks, outcomes)
 	_, err = conn.Exec(t.Context(), "DELETE FROM idempotency_keys")
-	act(t, err)
+	must.Do(t, err)
 	before, manifest := r.export(export.Options{Format: export.CSV})
 	dir := t.TempDir()
-	act(t, detach.Checks(t.Context(), detach.Options{
+	must.Do(t, detach.Checks(t.Context(), detach.Options{
 		URL: url, Dir: dir, Before: day.AddDate(0, 0, 1).Truncate(24 * time.Hour), Now: now,
 		Report: func(detach.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 	}))
@@ -312,9 +301,8 @@ func TestExportOfArchivedDays(t *testing.T) {
 	if found := r.check(before, manifest, export.Options{}); len(found) == 0 {
 		t.Error("a day that was not read was found to be as it was")
 	}
-	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl.gz"))
-	act(t, err)
-	act(t, os.WriteFile(names[0], []byte("x"), 0o600))
+	names := must.Get(filepath.Glob(filepath.Join(dir, "*.jsonl.gz")))(t)
+	must.Do(t, os.WriteFile(names[0], []byte("x"), 0o600))
 	snapshot, done := r.heads(t.Context())
 	defer done()
 	if _, err := export.Write(t.Context(), new(bytes.Buffer),
@@ -331,20 +319,17 @@ func TestManifestIsHeld(t *testing.T) {
 	node := spend.NewID(at)
 	checks, _ := made(at, node, 6)
 	r.append(checks[:3], nil)
-	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32))
-	act(t, err)
+	key := must.Get(checkpoint.NewKey(bytes.Repeat([]byte{7}, 32)))(t)
 	path := filepath.Join(t.TempDir(), "checkpoints.jsonl")
 	store, _ := r.Store.(*postgres.Store)
 	writer := checkpoint.NewWriter(checkpoint.Options{
 		Heads: store.Heads, HeadsAt: store.HeadsAt, Key: key, File: path, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
-	act(t, writer.Write(t.Context()))
+	must.Do(t, writer.Write(t.Context()))
 	hold := func(m *export.Manifest) (covered bool, found []string) {
 		t.Helper()
-		text, err := os.ReadFile(path)
-		act(t, err)
-		at, err := m.Hold(bytes.NewReader(text), key.Public(), func(what string) { found = append(found, what) })
-		act(t, err)
+		text := must.Get(os.ReadFile(path))(t)
+		at := must.Get(m.Hold(bytes.NewReader(text), key.Public(), func(what string) { found = append(found, what) }))(t)
 		return !at.IsZero(), found
 	}
 	_, m := r.export(export.Options{Format: export.CSV})
@@ -356,7 +341,7 @@ func TestManifestIsHeld(t *testing.T) {
 	if covered, found := hold(n); covered || found != nil {
 		t.Errorf("%v, %v", covered, found)
 	}
-	act(t, writer.Write(t.Context()))
+	must.Do(t, writer.Write(t.Context()))
 	if covered, found := hold(n); !covered || found != nil {
 		t.Errorf("%v, %v", covered, found)
 	}

@@ -10,6 +10,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/export"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 const hour = int64(time.Hour / time.Millisecond)
@@ -67,21 +68,22 @@ func TestSumsOfWindows(t *testing.T) {
 				`"parameters":{"limit":` + limit + `,"currency":"USD","window":"week"}},
 				{"rule_id":"rolling","rule_type":"budget","parameters":{"limit":31,"currency":"USD","rolling_minutes":3600}},
 				{"rule_id":"many","rule_type":"budget","parameters":{"max_count":2,"window":"lifetime","per":["agent_id"]}}]`}
-			act(t, r.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, monday))
+			must.Do(t, r.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, monday))
 		}
 		r.append(checks, nil)
 		record, done := r.heads(t.Context())
 		var b bytes.Buffer
-		act(t, export.WriteSums(t.Context(), &b, export.Options{Record: record, Format: export.CSV}))
+		must.Do(t, export.WriteSums(t.Context(), &b, export.Options{Record: record, Format: export.CSV}))
 		var later bytes.Buffer
-		act(t, export.WriteSums(t.Context(), &later, export.Options{Record: record, Format: export.CSV, From: monday.AddDate(0, 0, 1)}))
+		must.Do(t, export.WriteSums(t.Context(), &later, export.Options{Record: record, Format: export.CSV, From: monday.AddDate(0, 0, 1)}))
 		// In a zone that is an hour ahead all checks of agent b are of one day.
 		var zoned bytes.Buffer
-		act(t, export.WriteSums(t.Context(), &zoned, export.Options{
+		must.Do(t, export.WriteSums(t.Context(), &zoned, export.Options{
 			Record: record, Format: export.CSV, Sums: export.SumsOf{PolicyID: "p", AgentID: "b", Zone: time.FixedZone("", 3600)},
 		}))
 		var none bytes.Buffer
-		act(t, export.WriteSums(t.Context(), &none, export.Options{Record: record, Format: export.CSV, Sums: export.SumsOf{PolicyID: "other"}}))
+		o := export.Options{Record: record, Format: export.CSV, Sums: export.SumsOf{PolicyID: "other"}}
+		must.Do(t, export.WriteSums(t.Context(), &none, o))
 		done()
 		days := `"` + monday.AddDate(0, 0, 1).Format(time.DateOnly) + `","p",`
 		if lines := strings.Split(zoned.String(), "\n"); strings.Count(zoned.String(), days) != len(lines)-2 ||
@@ -134,10 +136,10 @@ func TestSumsOfRulesAsSent(t *testing.T) {
 			PolicyID: fmt.Sprint("p", i), Name: "P",
 			Rules: `[{"rule_id": "a", "rule_type": "budget", "parameters": {"window": "day", ` + parameters + `}}]`,
 		}
-		act(t, single.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
+		must.Do(t, single.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
 	}
 	record, done := single.heads(t.Context())
 	defer done()
 	var b bytes.Buffer
-	act(t, export.WriteSums(t.Context(), &b, export.Options{Record: record, Format: export.CSV}))
+	must.Do(t, export.WriteSums(t.Context(), &b, export.Options{Record: record, Format: export.CSV}))
 }

@@ -113,9 +113,7 @@ func TestRoomMadeMeanwhile(t *testing.T) {
 	must.Do(t, commit(1))
 	tx := must.Get(connect(t, url).Begin(t.Context()))(t)
 	must.Get(tx.Exec(t.Context(), "UPDATE budget_counters SET count = 0"))(t)
-	if err := beside(t, s, tx, func() error { return commit(2) }); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, beside(t, s, tx, func() error { return commit(2) }))
 }
 
 // beside commits tx once f has ended or waits for it, and returns f's error.

@@ -164,7 +164,5 @@ func TestCalendarOrder(t *testing.T) {
 	if _, err := connect(t, url).Exec(t.Context(), lock+" NOWAIT", ids[1]); err != nil {
 		t.Errorf("the later counter is locked already: %v", err)
 	}
-	if err := errors.Join(blocker.Rollback(t.Context()), <-outcome); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(blocker.Rollback(t.Context()), <-outcome))
 }

@@ -35,9 +35,7 @@ func TestDefaultPartition(t *testing.T) {
 		want = "# HELP spendgate_audit_default_partition_occupied 1 when checks lie in the default partition, " +
 			"which should be empty; looked at every 10 minutes.\n" +
 			"# TYPE spendgate_audit_default_partition_occupied gauge\nspendgate_audit_default_partition_occupied " + want + "\n"
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "spendgate_audit_default_partition_occupied"); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "spendgate_audit_default_partition_occupied"))
 	}
 	mustShow("0")
 

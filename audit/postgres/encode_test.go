@@ -110,9 +110,7 @@ func TestCommitAllocations(t *testing.T) {
 				entries[i] = chain.Entry{ID: c.ID}
 			}
 			link := builder.Next(entries)
-			if err := s.Commit(t.Context(), batch, nil, link); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, s.Commit(t.Context(), batch, nil, link))
 			builder.Advance(link)
 		}
 		commit() // on either connection, which grow their buffers

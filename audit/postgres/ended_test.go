@@ -46,9 +46,7 @@ func TestEndedBesideOthers(t *testing.T) {
 	if err := admin.QueryRow(t.Context(), "SELECT pg_terminate_backend($1, 10000)", pid).Scan(&ok); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	if err := s.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.Ping(t.Context()))
 	if err := <-done; err != nil || runs != 1 {
 		t.Errorf("the query in progress ran %d times: %v", runs, err)
 	}

@@ -242,9 +242,7 @@ func TestStricterIsolation(t *testing.T) {
 	}
 	// A role may default to another one: the sessions set theirs.
 	s := open(t, with(t, url, "default_transaction_isolation", "serializable"), false)
-	if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, audittest.Record(t.Context(), s, minimal(f)))
 }
 
 // TestKeysAreTakenInOrder has a commit wait for its first key by hash while its

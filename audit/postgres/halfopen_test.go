@@ -40,15 +40,9 @@ func testHalfOpenNetwork(t *testing.T, readers string) {
 	var asking sync.WaitGroup
 	for range 4 * controls {
 		asking.Go(func() {
-			if err := s.Ping(within(20 * time.Second)); err != nil {
-				t.Error(err)
-			}
-			if err := s.Fence(within(20*time.Second), spend.NewID(time.Now())); err != nil {
-				t.Error(err)
-			}
-			if err := audittest.Record(within(20*time.Second), s, minimal(f)); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, s.Ping(within(20*time.Second)))
+			must.Check(t, s.Fence(within(20*time.Second), spend.NewID(time.Now())))
+			must.Check(t, audittest.Record(within(20*time.Second), s, minimal(f)))
 		})
 	}
 	asking.Wait()

@@ -104,7 +104,5 @@ func TestPoliciesAreBounded(t *testing.T) {
 		t.Errorf("a policy that was refused made generation %d of %d, %v", after.Generation, before.Generation, err)
 	}
 	wider := open(t, url, false) // another node, without a bound
-	if err := wider.CreatePolicy(t.Context(), audit.Actor{}, policy(0), audit.NewBudgets{}, time.Now()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, wider.CreatePolicy(t.Context(), audit.Actor{}, policy(0), audit.NewBudgets{}, time.Now()))
 }

@@ -30,9 +30,7 @@ func TestRehearse(t *testing.T) {
 		must.Do(t, s.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 	}
 	commit()
-	if err := s.Rehearse(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.Rehearse(t.Context()))
 	commit()
 
 	exec := func(statement string) {
@@ -40,9 +38,7 @@ func TestRehearse(t *testing.T) {
 		must.Get(db.Exec(t.Context(), statement))(t)
 	}
 	exec("UPDATE epoch SET stops = 7") // something was stopped once
-	if err := s.Rehearse(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.Rehearse(t.Context()))
 	exec("UPDATE epoch SET stops = 0")
 	exec("CREATE TRIGGER broken BEFORE INSERT ON batches EXECUTE FUNCTION refuse_change()")
 	if err := s.Rehearse(t.Context()); err == nil || !strings.Contains(err.Error(), "immutable") {

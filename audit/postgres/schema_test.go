@@ -30,16 +30,12 @@ func TestMigrateTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if err := Migrate(context.Background(), url); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, Migrate(context.Background(), url))
 		})
 	}
 	wg.Wait()
 	s := open(t, url, false)
-	if err := s.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.Ping(t.Context()))
 	var versions, epochs, partitions int
 	must.Do(t, s.Reads.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM migrations), (SELECT count(*) FROM epoch),
 		(SELECT count(*) FROM pg_inherits WHERE inhparent = 'checks'::regclass)`).Scan(&versions, &epochs, &partitions))
@@ -138,9 +134,7 @@ func TestPartitionsUntil(t *testing.T) {
 # TYPE spendgate_audit_partitions_until_timestamp_seconds gauge
 spendgate_audit_partitions_until_timestamp_seconds %d
 `, today.AddDate(0, 0, days).Unix())
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "spendgate_audit_partitions_until_timestamp_seconds"); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "spendgate_audit_partitions_until_timestamp_seconds"))
 	}
 
 	must.Do(t, tidy(0))

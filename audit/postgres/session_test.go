@@ -91,8 +91,6 @@ func TestConnectedSessionServes(t *testing.T) {
 	}
 	s.writers.config = full
 	for range 2 * cap(s.writers.idle) {
-		if err := audittest.Record(t.Context(), s, minimal(f)); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, audittest.Record(t.Context(), s, minimal(f)))
 	}
 }

@@ -58,9 +58,7 @@ func TestStatsPlans(t *testing.T) {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	}
 }
 

@@ -52,8 +52,8 @@ func newArchivedIn(t *testing.T, tr *trail) *archived {
 		URL: a.url, Dir: a.dir, Before: begin.AddDate(0, 1, 0), Now: now,
 		Report: func(detach.Detached) {}, Found: func(f verify.Finding) { t.Error(f) },
 	}
-	act(t, detach.Checks(t.Context(), options))
-	act(t, detach.Violations(t.Context(), options))
+	must.Do(t, detach.Checks(t.Context(), options))
+	must.Do(t, detach.Violations(t.Context(), options))
 	// Their events are numbered as if they had been committed then.
 	a.exec(`CREATE TEMPORARY TABLE ordered AS
 		SELECT source, type, row_number() OVER (ORDER BY type <> 'violation.recorded' OR source >= first_id(%d), sequence) AS n FROM events;
@@ -79,15 +79,14 @@ func (tr *trail) recordOn(day time.Time) {
 	tr.t.Helper()
 	tr.exec("SELECT make_partition('%s')", day.Format(time.DateOnly))
 	tr.exec("UPDATE migrations SET applied_at = now() - interval '30 days'")
-	epoch, err := tr.store.Epoch(tr.t.Context())
-	act(tr.t, err)
+	epoch := must.Get(tr.store.Epoch(tr.t.Context()))(tr.t)
 	for i, c := range checksOfAllSorts(spend.Fence{Node: spend.NewID(day), Epoch: epoch}) {
 		c.ID = spend.NewID(day.Add(time.Duration(i) * time.Hour))
 		charge(c)
 		if c.Pass.Passed() {
 			c.Pass.ClaimedMS, c.Pass.UntilMS = c.ID.Time().UnixMilli(), c.ID.Time().UnixMilli()+300_000
 		}
-		act(tr.t, tr.writer.Append(c).Final())
+		must.Do(tr.t, tr.writer.Append(c).Final())
 	}
 	tr.exec("DELETE FROM idempotency_keys WHERE check_id < first_id(%d)", day.AddDate(0, 0, 1).UnixMilli()) // they would have expired
 }
@@ -111,11 +110,10 @@ func (a *archived) lines(f *files, noted bool, change func([]string) []string) {
 	id := func(line string) string { return f.prefix + strings.SplitN(line, `"`, 5)[3] }
 	rewrite(a.t, f.manifest, func(b []byte) []byte {
 		var members map[string]any
-		act(a.t, json.Unmarshal(b, &members))
+		must.Do(a.t, json.Unmarshal(b, &members))
 		members["rows"], members["first_id"], members["last_id"] = len(lines), id(lines[0]), id(lines[len(lines)-1])
 		members["file_sha256"], members["content_sha256"] = sum(packed), sum(content)
-		text, err := json.Marshal(members)
-		act(a.t, err)
+		text := must.Get(json.Marshal(members))(a.t)
 		a.exec(`UPDATE %s SET rows = %d, manifest_sha256 = '\x%s'`, f.table, len(lines), sum(text))
 		return text
 	})
@@ -123,10 +121,8 @@ func (a *archived) lines(f *files, noted bool, change func([]string) []string) {
 
 func unpacked(t *testing.T, b []byte) []byte {
 	t.Helper()
-	r, err := gzip.NewReader(bytes.NewReader(b))
-	act(t, err)
-	content, err := io.ReadAll(r)
-	act(t, err)
+	r := must.Get(gzip.NewReader(bytes.NewReader(b)))(t)
+	content := must.Get(io.ReadAll(r))(t)
 	return content
 }
 
@@ -134,23 +130,17 @@ func pack(t *testing.T, content []byte, level int) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, level)
-	act(t, err)
-	_, err = w.Write(content)
-	act(t, err)
-	act(t, w.Close())
-	return out.Bytes()
-}
-
-func act(t *testing.T, err error) {
-	t.Helper()
 	must.Do(t, err)
+	_, err = w.Write(content)
+	must.Do(t, err)
+	must.Do(t, w.Close())
+	return out.Bytes()
 }
 
 func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	act(t, err)
-	act(t, os.WriteFile(path, change(content), 0o600))
+	content := must.Get(os.ReadFile(path))(t)
+	must.Do(t, os.WriteFile(path, change(content), 0o600))
 }
 
 // tampering is a change of archives, and the beginnings of its findings, sorted.
@@ -167,11 +157,11 @@ func (a *archived) named(t *testing.T, stranger bool, tampered map[string]tamper
 		a.alter(t, name, func(tr *trail) {
 			one := *a
 			one.trail, one.dir = tr, tr.t.TempDir()
-			act(tr.t, os.CopyFS(one.dir, os.DirFS(a.dir)))
+			must.Do(tr.t, os.CopyFS(one.dir, os.DirFS(a.dir)))
 			one.locate()
 			c.spoil(&one)
 			own, _, err := one.verify(func(o *verify.Options) { o.Archives = one.dir })
-			act(tr.t, err)
+			must.Do(tr.t, err)
 			if stranger {
 				if theirs := one.stranger(false, "--archive", one.dir); !slices.Equal(own, theirs) {
 					tr.t.Errorf("found\n  %s\nthe stranger:\n  %s", strings.Join(own, "\n  "), strings.Join(theirs, "\n  "))
@@ -219,8 +209,8 @@ func TestTamperedArchives(t *testing.T) {
 	a := newArchived(t)
 	a.named(t, true, map[string]tampering{
 		"clean":       {func(*archived) {}, nil},
-		"no rows":     {func(a *archived) { act(a.t, os.Remove(a.day.rows)) }, []string{everUnchecked, "unchecked day DAY"}},
-		"no manifest": {func(a *archived) { act(a.t, os.Remove(a.day.manifest)) }, []string{everUnchecked, "unchecked day DAY"}},
+		"no rows":     {func(a *archived) { must.Do(a.t, os.Remove(a.day.rows)) }, []string{everUnchecked, "unchecked day DAY"}},
+		"no manifest": {func(a *archived) { must.Do(a.t, os.Remove(a.day.manifest)) }, []string{everUnchecked, "unchecked day DAY"}},
 
 		"manifest":                {manifest(func(b []byte) []byte { return append(b, ' ') }), unread},
 		"manifest of another day": {manifest(func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("-05"), []byte("-06")) }), unread},
@@ -279,8 +269,8 @@ func TestTamperedMonths(t *testing.T) {
 	a := newArchived(t)
 	a.named(t, true, map[string]tampering{
 		"clean":       {func(*archived) {}, nil},
-		"no rows":     {func(m *archived) { act(m.t, os.Remove(m.month.rows)) }, []string{"unchecked month MONTH"}},
-		"no manifest": {func(m *archived) { act(m.t, os.Remove(m.month.manifest)) }, []string{"unchecked month MONTH"}},
+		"no rows":     {func(m *archived) { must.Do(m.t, os.Remove(m.month.rows)) }, []string{"unchecked month MONTH"}},
+		"no manifest": {func(m *archived) { must.Do(m.t, os.Remove(m.month.manifest)) }, []string{"unchecked month MONTH"}},
 		"manifest": {func(m *archived) {
 			rewrite(m.t, m.month.manifest, func(b []byte) []byte { return append(b, ' ') })
 		}, []string{altered}},
@@ -298,8 +288,7 @@ func TestTamperedMonths(t *testing.T) {
 		}, []string{"altered events of month MONTH", "removed violation "}},
 		"inserted everywhere, on a day without checks": {func(m *archived) {
 			m.lines(&m.month, true, func(lines []string) []string {
-				at, err := time.Parse("2006-01", m.month.of)
-				act(m.t, err)
+				at := must.Get(time.Parse("2006-01", m.month.of))(m.t)
 				return append([]string{strings.Replace(lines[0], lines[0][7:39], spend.NewID(at).Text(""), 1)}, lines...)
 			})
 			m.exec("UPDATE archived_violations SET refund_blocks = refund_blocks + 1")
@@ -317,7 +306,7 @@ func TestTamperedMonths(t *testing.T) {
 			m.exec("DELETE FROM violations WHERE id = (SELECT id FROM violations ORDER BY id DESC LIMIT 1)")
 		}, []string{"inserted event ", "removed violation "}},
 		"the archive of its day": {
-			func(m *archived) { act(m.t, os.Remove(m.day.manifest)) }, []string{`unchecked counter of budget "ever"`, "unchecked day DAY"},
+			func(m *archived) { must.Do(m.t, os.Remove(m.day.manifest)) }, []string{`unchecked counter of budget "ever"`, "unchecked day DAY"},
 		},
 	})
 	a.named(t, false, map[string]tampering{

@@ -109,7 +109,7 @@ func TestAcknowledgedInAnotherFile(t *testing.T) {
 	tr.forget(chainID, signed+1)
 	tr.exec("UPDATE checks SET request_id = 'someone' WHERE check_id = '%s'", tr.entries(chainID, 1)[0].ID.Text(""))
 	tr.rewrite(chainID)
-	act(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
+	must.Do(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
 	tr.finds(tr.heldTo(tr.file), chainFinding("acknowledged", chainID))
 	tr.finds(tr.heldTo(before, tr.file), batch("altered", int(signed), chainID))
 	tr.finds(tr.heldTo(tr.file, before), batch("altered", int(signed), chainID))

@@ -38,16 +38,12 @@ func TestWhileNodesWrite(t *testing.T) {
 			checks := checksOfAllSorts(spend.Fence{Node: chainID, Epoch: epoch})
 			charge(checks...)
 			for _, c := range checks {
-				if err := tr.writer.Append(c).Final(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, tr.writer.Append(c).Final())
 			}
 		})
 	}
 	again(func() {
-		if err := tr.checkpoints.Write(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, tr.checkpoints.Write(t.Context()))
 	})
 	var verified int64
 	for range rounds {

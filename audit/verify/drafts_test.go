@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/bench/must"
 )
 
 // TestTamperedDrafts: both verifiers find a draft that was altered, inserted or removed,
@@ -16,12 +17,12 @@ func TestTamperedDrafts(t *testing.T) {
 	tr := newTrail(t)
 	put := func(replaces int64) int64 {
 		d := &audit.Draft{PolicyID: "refunds", Name: "next – ü", Rules: `[{"rule_id":"cap"}]`, Note: "tighter", Replaces: replaces}
-		act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+		must.Do(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
 		return d.Generation
 	}
 	first := put(0)
 	second := put(first)
-	act(t, tr.store.DeleteDraft(t.Context(), audit.Actor{}, "refunds", second, time.Now()))
+	must.Do(t, tr.store.DeleteDraft(t.Context(), audit.Actor{}, "refunds", second, time.Now()))
 	tr.finds(tr.held)
 	name := func(seq int64) string { return fmt.Sprintf(`draft of policy "refunds" by change %d`, seq) }
 	for _, c := range []struct{ tamper, want string }{
@@ -47,30 +48,30 @@ func TestTamperedReviews(t *testing.T) {
 	tr := newTrail(t)
 	by := func(keyID string) audit.Actor { return audit.Actor{KeyID: keyID, Principal: keyID} }
 	asks := &audit.Policy{PolicyID: "asks", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
-	act(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), asks, audit.NewBudgets{}, time.Now()))
+	must.Do(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), asks, audit.NewBudgets{}, time.Now()))
 	d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: `[]`, Changes: `{"from":[{"group":"a","required":1}]}`}
 	ann := by("key_ann")
 	ann.Owner, ann.Email = "Ann@example.com", "ann@example.com"
-	act(t, tr.store.PutDraft(t.Context(), ann, d, time.Now()))
+	must.Do(t, tr.store.PutDraft(t.Context(), ann, d, time.Now()))
 	outcome, err := tr.store.DecideDraft(t.Context(), audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash, By: by("key_bob")})
-	if act(t, err); outcome != audit.DecisionRecorded {
+	if must.Do(t, err); outcome != audit.DecisionRecorded {
 		t.Fatal(outcome)
 	}
 	_, err = tr.store.PromoteDraft(t.Context(), by("key_ann"), audit.Promotion{PolicyID: "asks", Generation: d.Generation, Version: 1},
 		time.Now())
-	act(t, err)
-	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{Credential: "01234567"}, asks, audit.NewBudgets{}, time.Now()))
+	must.Do(t, err)
+	must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{Credential: "01234567"}, asks, audit.NewBudgets{}, time.Now()))
 	other := &audit.Policy{PolicyID: "rejects", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
-	act(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), other, audit.NewBudgets{}, time.Now()))
+	must.Do(t, tr.store.CreatePolicy(t.Context(), by("key_ann"), other, audit.NewBudgets{}, time.Now()))
 	next := &audit.Draft{PolicyID: "rejects", Name: "next", Rules: `[]`}
-	act(t, tr.store.PutDraft(t.Context(), by("key_ann"), next, time.Now()))
+	must.Do(t, tr.store.PutDraft(t.Context(), by("key_ann"), next, time.Now()))
 	for _, name := range []string{"key_bob", "key_cleo"} {
 		_, err = tr.store.DecideDraft(t.Context(), audit.DraftDecisionRequest{PolicyID: "rejects", Hash: next.Hash, By: by(name)})
-		act(t, err)
+		must.Do(t, err)
 	}
 	_, err = tr.store.PromoteDraft(t.Context(), by("key_ann"), audit.Promotion{PolicyID: "rejects", Generation: next.Generation, Version: 1},
 		time.Now())
-	act(t, err)
+	must.Do(t, err)
 	tr.finds(tr.held)
 	change := func(seq int64) string { return fmt.Sprintf("altered change %d of the configuration", seq) }
 	approval, forced := d.Generation+1, d.Generation+5
@@ -108,7 +109,7 @@ func TestOtherDraftPromoted(t *testing.T) {
 	t.Parallel()
 	tr := newTrail(t)
 	first := &audit.Policy{PolicyID: "p", Name: "n", Rules: `[]`}
-	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, first, audit.NewBudgets{}, time.Now()))
+	must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, first, audit.NewBudgets{}, time.Now()))
 	var want []string
 	for i, exchanged := range []string{
 		"name = name", "name = 'x'", "description = 'x'", `rules = '[ ]'`, `metadata = '{"a":2}'`, `redeem = '{"within_minutes":1440}'`,
@@ -116,11 +117,10 @@ func TestOtherDraftPromoted(t *testing.T) {
 	} {
 		d := &audit.Draft{PolicyID: "p", Name: "next", Description: "d", Rules: `[]`, Metadata: `{"a":1}`}
 		d.Redeem.Required = true
-		act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+		must.Do(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
 		tr.exec("CREATE TEMPORARY TABLE was AS TABLE drafts; UPDATE drafts SET %s WHERE generation = %d", exchanged, d.Generation)
-		made, err := tr.store.PromoteDraft(t.Context(), audit.Actor{KeyID: "key_1"},
-			audit.Promotion{PolicyID: "p", Generation: d.Generation, Version: i + 1}, time.Now())
-		act(t, err)
+		made := must.Get(tr.store.PromoteDraft(t.Context(), audit.Actor{KeyID: "key_1"},
+			audit.Promotion{PolicyID: "p", Generation: d.Generation, Version: i + 1}, time.Now()))(t)
 		tr.exec("DELETE FROM drafts WHERE generation <= %d; INSERT INTO drafts TABLE was; DROP TABLE was", d.Generation)
 		if i > 0 {
 			want = append(want, fmt.Sprintf(`altered policy "p" version %d`, made.Version))

@@ -7,18 +7,18 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // taking is a check that takes from the budget of capAt.
 func (tr *trail) taking(amount string, change func(*spend.Check, *spend.Charge)) *spend.Check {
 	tr.t.Helper()
-	epoch, err := tr.store.Epoch(tr.t.Context())
-	act(tr.t, err)
+	epoch := must.Get(tr.store.Epoch(tr.t.Context()))(tr.t)
 	limit, err := spend.ParseTotal("251")
-	act(tr.t, err)
+	must.Do(tr.t, err)
 	c := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()})[2]
 	c.Action.Amount, err = spend.ParseAmount(amount)
-	act(tr.t, err)
+	must.Do(tr.t, err)
 	c.Action.PolicyID, c.Principal, c.Decision.PolicyVersion = "capped", "till", 1
 	day := c.ID.Time().Truncate(24 * time.Hour)
 	c.Charges = []spend.Charge{{
@@ -36,7 +36,7 @@ func (tr *trail) taking(amount string, change func(*spend.Check, *spend.Charge))
 func (tr *trail) took(amount string, change func(*spend.Check, *spend.Charge)) *spend.Check {
 	tr.t.Helper()
 	c := tr.taking(amount, change)
-	act(tr.t, tr.writer.Append(c).Final())
+	must.Do(tr.t, tr.writer.Append(c).Final())
 	return c
 }
 
@@ -71,7 +71,7 @@ func TestExcess(t *testing.T) {
 		ID: spend.NewOutcomeID(time.Now()), CheckID: second.ID, Check: second, Fence: second.Fence, Step: 1, Number: 1, Status: spend.Voided,
 		Release: spend.ReleaseDone, KeyID: "key_1", RequestID: "req_1", MayRelease: true,
 	}
-	act(t, tr.writer.AppendOutcome(release).Final())
+	must.Do(t, tr.writer.AppendOutcome(release).Final())
 	tr.bothSay("given back")
 
 	tr.capAt("600", time.Now())
@@ -201,7 +201,7 @@ func TestRangeOfZones(t *testing.T) {
 		charge.EndMS -= charge.OffsetMS
 		charge.Counter.ID = spend.CounterID("capped", charge.RuleID, 1, "[]")
 	}
-	act(t, tr.writer.Append(c).Final())
+	must.Do(t, tr.writer.Append(c).Final())
 	_, s, err := tr.verify(func(o *verify.Options) { o.From = from })
 	if err != nil || s.Counters != 2 || s.CountersBeyond != 1 {
 		t.Errorf("%+v, %v", s, err)
@@ -252,7 +252,7 @@ func TestLateExhaustion(t *testing.T) {
 			})
 		}
 		const newest = "SELECT replace(id::text, '-', '') FROM budget_exhaustions ORDER BY at DESC LIMIT 1"
-		act(t, tr.conn.QueryRow(t.Context(), newest).Scan(&exhaustion))
+		must.Do(t, tr.conn.QueryRow(t.Context(), newest).Scan(&exhaustion))
 		return exhaustion
 	}
 	usedUp(23 * time.Hour)

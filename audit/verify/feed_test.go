@@ -138,9 +138,7 @@ func (tr *trail) agreeOn(tamper string) {
 	tr.t.Helper()
 	found := func() []string {
 		got, _, err := tr.verify(nil)
-		if err != nil {
-			tr.t.Error(err)
-		}
+		must.Check(tr.t, err)
 		return got
 	}
 	tr.exec("CREATE TEMPORARY TABLE was AS TABLE events; CREATE TEMPORARY TABLE state AS TABLE event_state")

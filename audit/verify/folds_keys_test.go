@@ -10,6 +10,7 @@ import (
 	"spendgate/audit/checkpoint"
 	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // TestFoldedByAnotherKey: batches folded before the key was replaced are proved by the earlier key.
@@ -17,13 +18,12 @@ import (
 func TestFoldedByAnotherKey(t *testing.T) {
 	t.Parallel()
 	f := newFolded(t)
-	later, err := checkpoint.NewKey(bytes.Repeat([]byte{8}, 32))
-	act(t, err)
+	later := must.Get(checkpoint.NewKey(bytes.Repeat([]byte{8}, 32)))(t)
 	var folds []string
 	snapshot, err := snapshot.Open(t.Context(), f.url, 1)
-	act(t, err)
+	must.Do(t, err)
 	defer snapshot.Close()
-	act(t, snapshot.Folds(t.Context(), func(fold verify.Fold) error {
+	must.Do(t, snapshot.Folds(t.Context(), func(fold verify.Fold) error {
 		if folds = append(folds, fmt.Sprintf("altered fold of chain %s up to batch %d", fold.Chain.Text(""), fold.To)); len(folds) == 2 {
 			f.exec(`UPDATE folded_chains SET signature = '\x%x' WHERE to_seq = %d`, later.SignFold(&fold.Fold), fold.To)
 		}
@@ -41,7 +41,7 @@ func TestFoldedByAnotherKey(t *testing.T) {
 		{[]checkpoint.PublicKey{f.key}, folds[1:]},
 	} {
 		own, _, err := f.verify(func(o *verify.Options) { o.Archives, o.FoldKeys = f.dir, c.keys })
-		act(t, err)
+		must.Do(t, err)
 		args := []string{"--archive", f.dir}
 		for _, key := range c.keys {
 			args = append(args, "--public-key", base64.StdEncoding.EncodeToString(key))

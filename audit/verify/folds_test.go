@@ -21,6 +21,7 @@ import (
 	"spendgate/audit/postgres/snapshot"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // folded is a trail in which one old day left with its batches, which began a chain that has later
@@ -40,8 +41,7 @@ func newFolded(t *testing.T) *folded {
 	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -12)
 	tr.exec("SELECT make_partition('%s'), make_partition('%s')", day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly))
 	tr.exec("UPDATE migrations SET applied_at = now() - interval '30 days'")
-	epoch, err := tr.store.Epoch(t.Context())
-	act(t, err)
+	epoch := must.Get(tr.store.Epoch(t.Context()))(t)
 	fence := spend.Fence{Node: f.chain, Epoch: epoch}
 	record := func(at time.Time) (all []*spend.Check) {
 		all = checksOfAllSorts(fence)
@@ -51,7 +51,7 @@ func newFolded(t *testing.T) *folded {
 			if c.Pass.Passed() {
 				c.Pass.ClaimedMS, c.Pass.UntilMS = c.ID.Time().UnixMilli(), c.ID.Time().UnixMilli()+300_000
 			}
-			act(t, tr.writer.Append(c).Final())
+			must.Do(t, tr.writer.Append(c).Final())
 		}
 		return all
 	}
@@ -61,7 +61,7 @@ func newFolded(t *testing.T) *folded {
 			Release: spend.ReleaseNone, KeyID: "key_1", RequestID: "req_1", Fence: fence, Check: of, MayRelease: number > 1,
 			Reference: strings.Repeat("r – ü ", len(note)), Note: note,
 		}
-		act(t, tr.writer.AppendOutcome(o).Final())
+		must.Do(t, tr.writer.AppendOutcome(o).Final())
 		return o
 	}
 	first := record(day)
@@ -71,9 +71,9 @@ func newFolded(t *testing.T) *folded {
 	report(second[2], time.Minute, 1, "of the next day")
 	tr.exec("DELETE FROM idempotency_keys WHERE check_id < first_id(%d)", day.AddDate(0, 0, 2).UnixMilli()) // they would have expired
 	for _, c := range checksOfAllSorts(fence) {
-		act(t, tr.writer.Append(c).Final())
+		must.Do(t, tr.writer.Append(c).Final())
 	}
-	act(t, os.Remove(tr.file)) // it would have the checks recorded until now
+	must.Do(t, os.Remove(tr.file)) // it would have the checks recorded until now
 	tr.checkpoints = tr.newCheckpoints()
 	tr.sign()
 	f.detach(day.AddDate(0, 0, 2), nil)
@@ -93,8 +93,7 @@ func (f *folded) place() {
 
 func foldingKey(t *testing.T) checkpoint.Key {
 	t.Helper()
-	key, err := checkpoint.NewKey(bytes.Repeat([]byte{7}, 32)) // the trail's
-	act(t, err)
+	key := must.Get(checkpoint.NewKey(bytes.Repeat([]byte{7}, 32)))(t)
 	return key
 }
 
@@ -107,7 +106,7 @@ func (f *folded) detach(before time.Time, change func(*detach.Options)) {
 	if change != nil {
 		change(&options)
 	}
-	act(f.t, detach.Checks(f.t.Context(), options))
+	must.Do(f.t, detach.Checks(f.t.Context(), options))
 }
 
 // TestFoldedIsProved: with the archives everything verifies. Without them both verifiers report
@@ -140,13 +139,10 @@ func TestFoldedIsProved(t *testing.T) {
 }
 
 func (f *folded) rows() (n int64) {
-	all, err := filepath.Glob(filepath.Join(f.dir, "batches-*.manifest.json"))
-	act(f.t, err)
+	all := must.Get(filepath.Glob(filepath.Join(f.dir, "batches-*.manifest.json")))(f.t)
 	for _, path := range all {
-		day, err := time.Parse(time.DateOnly, filepath.Base(path)[len("batches-"):][:10])
-		act(f.t, err)
-		a, err := archive.Open(f.dir, archive.BatchesOf(day))
-		act(f.t, err)
+		day := must.Get(time.Parse(time.DateOnly, filepath.Base(path)[len("batches-"):][:10]))(f.t)
+		a := must.Get(archive.Open(f.dir, archive.BatchesOf(day)))(f.t)
 		n += a.Rows
 	}
 	return n
@@ -162,18 +158,17 @@ func TestWithoutFolded(t *testing.T) {
 		spoil func(*folded)
 		want  []string
 	}{
-		"rows":      {func(f *folded) { act(f.t, os.Remove(f.batches.rows)) }, []string{"unchecked batches of DAY"}},
-		"manifest":  {func(f *folded) { act(f.t, os.Remove(f.batches.manifest)) }, []string{"unchecked batches of DAY"}},
-		"the later": {func(f *folded) { act(f.t, os.Remove(f.next().rows)) }, []string{"unchecked batches of " + next.of}},
+		"rows":      {func(f *folded) { must.Do(f.t, os.Remove(f.batches.rows)) }, []string{"unchecked batches of DAY"}},
+		"manifest":  {func(f *folded) { must.Do(f.t, os.Remove(f.batches.manifest)) }, []string{"unchecked batches of DAY"}},
+		"the later": {func(f *folded) { must.Do(f.t, os.Remove(f.next().rows)) }, []string{"unchecked batches of " + next.of}},
 		"both": {func(f *folded) {
-			act(f.t, os.Remove(f.batches.rows))
-			act(f.t, os.Remove(f.next().rows))
+			must.Do(f.t, os.Remove(f.batches.rows))
+			must.Do(f.t, os.Remove(f.next().rows))
 		}, []string{"unchecked batches of DAY", "unchecked batches of " + next.of}},
 		"all": {func(f *folded) {
-			all, err := filepath.Glob(filepath.Join(f.dir, "*"))
-			act(f.t, err)
+			all := must.Get(filepath.Glob(filepath.Join(f.dir, "*")))(f.t)
 			for _, path := range all {
-				act(f.t, os.Remove(path))
+				must.Do(f.t, os.Remove(path))
 			}
 		}, []string{
 			"unchecked batches of DAY", "unchecked batches of " + next.of, "unchecked day DAY", "unchecked day " + next.of,
@@ -200,8 +195,7 @@ func TestWithoutFolded(t *testing.T) {
 
 // next are the files of the day behind the first.
 func (f *folded) next() files {
-	day, err := time.Parse(time.DateOnly, f.day.of)
-	act(f.t, err)
+	day := must.Get(time.Parse(time.DateOnly, f.day.of))(f.t)
 	name := filepath.Join(f.dir, "batches-"+day.AddDate(0, 0, 1).Format(time.DateOnly))
 	return files{of: day.AddDate(0, 0, 1).Format(time.DateOnly), manifest: name + ".manifest.json", rows: name + ".jsonl.gz"}
 }
@@ -212,14 +206,14 @@ func (f *folded) spoiled(name string, spoil func(*folded), test func(*folded, []
 		one := *f
 		a := *f.archived
 		one.archived, a.trail, a.dir = &a, tr, tr.t.TempDir()
-		act(tr.t, os.CopyFS(a.dir, os.DirFS(f.dir)))
+		must.Do(tr.t, os.CopyFS(a.dir, os.DirFS(f.dir)))
 		one.place()
 		spoil(&one)
 		own, _, err := one.verify(func(o *verify.Options) {
 			o.Archives = a.dir
 			one.held(o)
 		})
-		act(tr.t, err)
+		must.Do(tr.t, err)
 		own = slices.Compact(own)
 		if theirs := one.stranger(true, "--archive", a.dir); !slices.Equal(own, theirs) {
 			tr.t.Errorf("found\n  %s\nthe stranger:\n  %s", strings.Join(own, "\n  "), strings.Join(theirs, "\n  "))
@@ -340,10 +334,9 @@ func TestTamperedFolds(t *testing.T) {
 // resign signs all folds in their present state, as anybody with the key could.
 func (f *folded) resign() {
 	f.t.Helper()
-	snapshot, err := snapshot.Open(f.t.Context(), f.url, 1)
-	act(f.t, err)
+	snapshot := must.Get(snapshot.Open(f.t.Context(), f.url, 1))(f.t)
 	defer snapshot.Close()
-	act(f.t, snapshot.Folds(f.t.Context(), func(fold verify.Fold) error {
+	must.Do(f.t, snapshot.Folds(f.t.Context(), func(fold verify.Fold) error {
 		f.exec("UPDATE folded_chains SET signature = '\\x%x' WHERE chain_id = '%s' AND to_seq = %d", foldingKey(f.t).SignFold(&fold.Fold),
 			fold.Chain.Text(""), fold.To)
 		return nil
@@ -368,20 +361,19 @@ func (f *folded) lines(noted bool, change func([]string) []string) {
 	sum := func(b []byte) string { h := sha256.Sum256(b); return hex.EncodeToString(h[:]) }
 	rewrite(f.t, f.batches.manifest, func(b []byte) []byte {
 		var members map[string]any
-		act(f.t, json.Unmarshal(b, &members))
+		must.Do(f.t, json.Unmarshal(b, &members))
 		var low, high []string
 		for _, l := range lines {
 			var of struct {
 				First string `json:"first_id"`
 				Last  string `json:"last_id"`
 			}
-			act(f.t, json.Unmarshal([]byte(l), &of))
+			must.Do(f.t, json.Unmarshal([]byte(l), &of))
 			low, high = append(low, of.First), append(high, of.Last)
 		}
 		members["rows"], members["first_id"], members["last_id"] = len(lines), slices.Min(low), slices.Max(high)
 		members["file_sha256"], members["content_sha256"] = sum(packed), sum(content)
-		text, err := json.Marshal(members)
-		act(f.t, err)
+		text := must.Get(json.Marshal(members))(f.t)
 		f.exec(`UPDATE folded_chains SET manifest_sha256 = '\x%s' WHERE day = '%s'`, sum(text), f.batches.of)
 		return text
 	})

@@ -6,6 +6,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // TestForgedFreezes: an allow, a redemption and a take-over in the scope of an active freeze are named, by both verifiers; what
@@ -18,21 +19,20 @@ func TestForgedFreezes(t *testing.T) {
 		f, _, err := tr.store.CreateFreeze(t.Context(), audit.Actor{KeyID: "key_1"}, audit.NewFreeze{
 			ID: spend.NewID(time.Now()), Scope: audit.FreezeScope{Kind: kind, Value: value}, Reason: "it loops", Until: until, Seen: -1,
 		})
-		act(t, err)
+		must.Do(t, err)
 		tr.fence.Stops = f.Seq
 		return f
 	}
 	const later = -20 * time.Second
 	stops := func() int64 {
 		t.Helper()
-		changes, err := tr.store.ConfigChanges(t.Context(), 0)
-		act(t, err)
+		changes := must.Get(tr.store.ConfigChanges(t.Context(), 0))(t)
 		return changes.Stops
 	}
 	before := tr.check(spend.Allow, 0)
 	over := frozen(audit.FreezeAll, "", time.Time{})
 	meanwhile := tr.check(spend.Allow, 0)
-	act(t, tr.store.ReleaseFreeze(t.Context(), audit.Actor{Credential: "0a1b2c3d"},
+	must.Do(t, tr.store.ReleaseFreeze(t.Context(), audit.Actor{Credential: "0a1b2c3d"},
 		audit.FreezeRelease{Freeze: over, Keys: over.Seq, Note: "n"}))
 	tr.fence.Stops = stops()
 	after := tr.check(spend.Allow, 0)
@@ -60,18 +60,17 @@ func TestForgedStops(t *testing.T) {
 	t.Parallel()
 	tr := newRedemptionTrail(t)
 	k := &audit.Key{ID: spend.NewID(time.Now()), Name: "agent", RateLimitRPM: 10, Active: true, CreatedAt: time.Now()}
-	act(t, tr.store.CreateKey(t.Context(), audit.Actor{}, k))
+	must.Do(t, tr.store.CreateKey(t.Context(), audit.Actor{}, k))
 	allowed := func() *spend.Check {
 		c := checksOfAllSorts(tr.fence)[2]
 		c.ID, c.Decision.Effect, c.Action.PolicyID, c.Decision.PolicyVersion = spend.NewID(time.Now()), spend.Allow, "paid", 1
 		c.KeyID, c.Pass = k.ID.Text(spend.PrefixKey), spend.Pass{}
-		act(t, tr.writer.Append(c).Final())
+		must.Do(t, tr.writer.Append(c).Final())
 		return c
 	}
 	deactivate := func(stops bool) {
 		t.Helper()
-		_, err := tr.store.UpdateKey(t.Context(), audit.Actor{KeyID: "key_1"}, k.ID, audit.KeyChange{Active: new(false), Stops: stops})
-		act(t, err)
+		must.Get(tr.store.UpdateKey(t.Context(), audit.Actor{KeyID: "key_1"}, k.ID, audit.KeyChange{Active: new(false), Stops: stops}))(t)
 		tr.fence.Stops = tr.lastStop()
 	}
 	before, kept, late, voided := allowed(), allowed(), allowed(), allowed()
@@ -88,7 +87,7 @@ func TestForgedStops(t *testing.T) {
 			Fence: tr.fence, Payment: spend.OutcomePayment{Flags: []spend.Flag{spend.FlagStopped}},
 		}
 		o.SetRelease(true)
-		act(t, tr.writer.AppendOutcome(o).Final())
+		must.Do(t, tr.writer.AppendOutcome(o).Final())
 		return o
 	}
 	void(voided)

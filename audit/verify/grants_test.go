@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // grantTrail is a trail whose budget of 251, and of 9 checks, grants raise.
@@ -32,7 +33,7 @@ func (tr *grantTrail) terms(amount string, count int64, required int) *audit.Gra
 	if amount != "" {
 		var err error
 		terms.AddAmount, err = spend.ParseTotal(amount)
-		act(tr.t, err)
+		must.Do(tr.t, err)
 		terms.Currency = "USD"
 	}
 	return terms
@@ -41,9 +42,8 @@ func (tr *grantTrail) terms(amount string, count int64, required int) *audit.Gra
 // change records a change of a grant, and returns its number.
 func (tr *grantTrail) change(kind audit.ChangeKind, id spend.ID, terms *audit.GrantTerms, keyID, principal string) int64 {
 	tr.t.Helper()
-	_, err := tr.store.RecordGrant(tr.t.Context(), audit.Actor{KeyID: keyID, Principal: principal},
-		audit.GrantChange{Kind: kind, ID: id, Terms: terms, Seen: -1})
-	act(tr.t, err)
+	must.Get(tr.store.RecordGrant(tr.t.Context(), audit.Actor{KeyID: keyID, Principal: principal},
+		audit.GrantChange{Kind: kind, ID: id, Terms: terms, Seen: -1}))(tr.t)
 	return tr.lastStop()
 }
 
@@ -51,9 +51,9 @@ func (tr *grantTrail) change(kind audit.ChangeKind, id spend.ID, terms *audit.Gr
 func (tr *grantTrail) update(keyID string, change audit.KeyChange) {
 	tr.t.Helper()
 	id, err := spend.ParseID(keyID, spend.PrefixKey)
-	act(tr.t, err)
+	must.Do(tr.t, err)
 	_, err = tr.store.UpdateKey(tr.t.Context(), audit.Actor{Principal: "ops"}, id, change)
-	act(tr.t, err)
+	must.Do(tr.t, err)
 }
 
 // session returns the identifier of one.
@@ -62,8 +62,7 @@ func session() string { return spend.NewID(time.Now()).Text(spend.PrefixSession)
 // given is a change of a check that says that grants gave to it, by a last change of theirs.
 func given(t *testing.T, amount string, count, last int64) func(*spend.Check, *spend.Charge) {
 	t.Helper()
-	total, err := spend.ParseTotal(amount)
-	act(t, err)
+	total := must.Get(spend.ParseTotal(amount))(t)
 	return func(_ *spend.Check, charge *spend.Charge) { charge.Grant(total, count, last) }
 }
 
@@ -169,7 +168,7 @@ func TestGrantedExcess(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			in, event, exhaustion := *tr.trail, 0, ""
 			in.t = t
-			act(t, tr.conn.QueryRow(t.Context(), "SELECT e.sequence, replace(x.id::text, '-', '') FROM events AS e "+
+			must.Do(t, tr.conn.QueryRow(t.Context(), "SELECT e.sequence, replace(x.id::text, '-', '') FROM events AS e "+
 				"JOIN budget_exhaustions AS x ON x.id = e.source WHERE "+c.of).Scan(&event, &exhaustion))
 			want := []string{"altered exhaustion " + exhaustion}
 			if strings.HasPrefix(c.tamper, "DELETE") {

@@ -18,6 +18,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // writeKept makes the record of this release, once: it is kept as it is from then on.
@@ -31,8 +32,7 @@ func TestKeptRecords(t *testing.T) {
 	if *writeKept != "" {
 		writeRecord(t, filepath.Join("testdata", "kept", *writeKept))
 	}
-	kept, err := filepath.Glob("testdata/kept/*")
-	act(t, err)
+	kept := must.Get(filepath.Glob("testdata/kept/*"))(t)
 	if len(kept) == 0 {
 		kept = []string{filepath.Join(t.TempDir(), "unreleased")}
 		writeRecord(t, kept[0])
@@ -46,14 +46,14 @@ func readRecord(t *testing.T, dir string) {
 	tr := &trail{t: t, url: fleet.OwnTestDatabase(t) + "&search_path=public"} // as verify.py wants it
 	tr.conn = connect(t, tr.url)
 	_, err := tr.conn.PgConn().Exec(t.Context(), keptSQL(t, dir)).ReadAll()
-	act(t, err)
+	must.Do(t, err)
 	tr.exec("SET search_path = public") // the file sets another
 	checks := tr.count("checks")
-	act(t, postgres.Migrate(t.Context(), tr.url))
+	must.Do(t, postgres.Migrate(t.Context(), tr.url))
 	_, err = postgres.BeginRestored(t.Context(), tr.url)
-	act(t, err)
+	must.Do(t, err)
 	tr.store, err = postgres.Open(t.Context(), postgres.Options{URL: tr.url, Logger: slog.New(slog.DiscardHandler)})
-	act(t, err)
+	must.Do(t, err)
 	t.Cleanup(tr.store.Close)
 	tr.finds(func(o *verify.Options) { o.Archives = dir })
 	if found := tr.stranger(false, "--archive", dir); len(found) > 0 {
@@ -61,8 +61,7 @@ func readRecord(t *testing.T, dir string) {
 	}
 	listed := 0
 	for q := (audit.CheckQuery{Limit: 100, Examine: 200}); ; {
-		page, err := tr.store.ListChecks(t.Context(), q)
-		act(t, err)
+		page := must.Get(tr.store.ListChecks(t.Context(), q))(t)
 		listed += len(page.Checks)
 		if !page.More {
 			break
@@ -76,22 +75,19 @@ func readRecord(t *testing.T, dir string) {
 
 func keptSQL(t *testing.T, dir string) string {
 	t.Helper()
-	packed, err := os.ReadFile(filepath.Join(dir, "record.sql.gz"))
-	act(t, err)
-	unpack, err := gzip.NewReader(bytes.NewReader(packed))
-	act(t, err)
-	sql, err := io.ReadAll(unpack)
-	act(t, err)
+	packed := must.Get(os.ReadFile(filepath.Join(dir, "record.sql.gz")))(t)
+	unpack := must.Get(gzip.NewReader(bytes.NewReader(packed)))(t)
+	sql := must.Get(io.ReadAll(unpack))(t)
 	return string(sql)
 }
 
 // writeRecord makes a record of every kind, with archives, and dumps it.
 func writeRecord(t *testing.T, dir string) {
-	act(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	asked := newApprovalTrailIn(t, newTrailIn(t, fleet.OwnTestDatabase(t)))
 	tr := asked.trail
 	a := newArchivedIn(t, tr)
-	act(t, os.CopyFS(dir, os.DirFS(a.dir)))
+	must.Do(t, os.CopyFS(dir, os.DirFS(a.dir)))
 	tr.addKey()
 	tr.addWebhook()
 	tr.recordCharged(2)
@@ -101,13 +97,12 @@ func writeRecord(t *testing.T, dir string) {
 	paid.steps(paid.check(spend.Allow, 0), 0, "redeemed by gw", "in_doubt by gw")
 	paid.steps(paid.check(spend.Allow, 0), 0, "redeemed by gw")
 	d := &audit.Draft{PolicyID: "refunds", Name: "next – ü", Rules: `[{"rule_id":"cap"}]`, Note: "tighter"}
-	act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+	must.Do(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
 	tr.exec("SELECT sequence_events(1000)")
 	tr.finds(func(o *verify.Options) { o.Archives = a.dir })
 	bin := os.Getenv("TEST_POSTGRES_BIN")
-	dump, err := exec.CommandContext(t.Context(), filepath.Join(bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner",
-		"--no-privileges", tr.url).Output()
-	act(t, err)
+	dump := must.Get(exec.CommandContext(t.Context(), filepath.Join(bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner",
+		"--no-privileges", tr.url).Output())(t)
 	var sql strings.Builder
 	for line := range strings.Lines(string(dump)) {
 		if !strings.HasPrefix(line, `\`) && line != "CREATE SCHEMA public;\n" { // psql's own commands
@@ -116,9 +111,9 @@ func writeRecord(t *testing.T, dir string) {
 	}
 	var packed bytes.Buffer
 	pack, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	act(t, err)
+	must.Do(t, err)
 	_, err = pack.Write([]byte(sql.String()))
-	act(t, err)
-	act(t, pack.Close())
-	act(t, os.WriteFile(filepath.Join(dir, "record.sql.gz"), packed.Bytes(), 0o600))
+	must.Do(t, err)
+	must.Do(t, pack.Close())
+	must.Do(t, os.WriteFile(filepath.Join(dir, "record.sql.gz"), packed.Bytes(), 0o600))
 }

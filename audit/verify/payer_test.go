@@ -7,6 +7,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/bench/must"
 )
 
 // payer records a payment as nodes do, and otherwise where a test says so.
@@ -87,7 +88,7 @@ func (p *payer) commits(c *spend.Check, with ...*spend.Outcome) *spend.Check {
 		o.Payments = nil
 	}
 	c.Payments = []spend.PaymentChange{{Seen: seen, To: p.Payment}}
-	act(p.t, p.writer.Append(c, with...).Final())
+	must.Do(p.t, p.writer.Append(c, with...).Final())
 	return c
 }
 
@@ -96,7 +97,7 @@ func (p *payer) records(c *spend.Check, steps ...string) (last *spend.Outcome) {
 	p.t.Helper()
 	for _, step := range steps {
 		last = p.becomes(c, step, 0)
-		act(p.t, p.writer.AppendOutcome(last).Final())
+		must.Do(p.t, p.writer.AppendOutcome(last).Final())
 	}
 	return last
 }
@@ -126,7 +127,7 @@ func (p *payer) under(own *payer, c *spend.Check, status spend.Status) *spend.Ou
 	own.Payment, of = own.WithStep(o, round, false)
 	o.Payment.Of = append([]spend.PaymentStep{of}, o.Payment.Of...)
 	o.Payments = append(o.Payments, spend.PaymentChange{Seen: seen, To: own.Payment})
-	act(p.t, p.writer.AppendOutcome(o).Final())
+	must.Do(p.t, p.writer.AppendOutcome(o).Final())
 	return o
 }
 
@@ -154,7 +155,7 @@ func (p *payer) corrects(c *spend.Check, status string) *spend.Outcome {
 	present := p.Payment
 	o := p.becomes(c, status, 0)
 	p.Payment, o.Payments, o.Payment = present, nil, spend.OutcomePayment{}
-	act(p.t, p.writer.AppendOutcome(o).Final())
+	must.Do(p.t, p.writer.AppendOutcome(o).Final())
 	return o
 }
 
@@ -164,7 +165,7 @@ func (p *payer) ended(steps ...string) *spend.Check {
 	c := p.asks(spend.Allow, agesAgo)
 	p.commits(c, p.becomes(c, "redeemed n1", agesAgo))
 	for _, step := range steps {
-		act(p.t, p.writer.AppendOutcome(p.becomes(c, step, agesAgo)).Final())
+		must.Do(p.t, p.writer.AppendOutcome(p.becomes(c, step, agesAgo)).Final())
 	}
 	return c
 }
@@ -210,7 +211,7 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	p.commits(c, p.becomes(c, "redeemed n4", 0))
 	p = begin("lapsed and replaced")
 	c = p.commits(p.asks(spend.Allow, 30*time.Minute))
-	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "voided", 0, spend.FlagLapsed)).Final())
+	must.Do(tr.t, tr.writer.AppendOutcome(p.becomes(c, "voided", 0, spend.FlagLapsed)).Final())
 	open := p.allowed()
 	voided := p.becomes(open, "voided", 0, spend.FlagReplaced)
 	c = p.asks(spend.Allow, 0)
@@ -218,13 +219,13 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	p = begin("a round after a round")
 	c = p.asks(spend.Allow, 3*time.Hour)
 	p.commits(c, p.becomes(c, "redeemed n1", 3*time.Hour))
-	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 2*time.Hour)).Final())
+	must.Do(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 2*time.Hour)).Final())
 	p.allowed("redeemed n2", "executed")
 	p = begin("executed again in a round before")
 	c = p.asks(spend.Allow, 6*time.Hour)
 	p.commits(c, p.becomes(c, "redeemed n1", 6*time.Hour))
 	for i, status := range []string{"executed", "failed", "executed"} {
-		act(tr.t, tr.writer.AppendOutcome(p.becomes(c, status, 5*time.Hour-time.Duration(i)*time.Hour)).Final())
+		must.Do(tr.t, tr.writer.AppendOutcome(p.becomes(c, status, 5*time.Hour-time.Duration(i)*time.Hour)).Final())
 	}
 	p.allowed("redeemed n2", "executed")
 	p.records(c, "failed", "executed")
@@ -234,7 +235,7 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 	p.records(c, "executed")
 	p = begin("executed without a redemption")
 	c = p.commits(p.asks(spend.Allow, 0))
-	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 0, spend.FlagUnredeemed)).Final())
+	must.Do(tr.t, tr.writer.AppendOutcome(p.becomes(c, "executed", 0, spend.FlagUnredeemed)).Final())
 	p = begin("escalated, executed nevertheless, and corrected")
 	c = p.commits(p.asks(spend.Escalate, 0))
 	for _, status := range []string{"executed", "voided"} {
@@ -243,24 +244,24 @@ func recordedPayments(tr *redemptionTrail) (all []*payer) {
 		if status == "executed" {
 			o.Payment.Flags = append(o.Payment.Flags, spend.FlagUnredeemed)
 		}
-		act(tr.t, tr.writer.AppendOutcome(o).Final())
+		must.Do(tr.t, tr.writer.AppendOutcome(o).Final())
 	}
 	p.allowed("voided")
 	p = begin("executed by who held it before, as another principal")
 	c = p.allowed("redeemed n1")
 	taken := p.becomes(c, "taken_over n2", 0)
 	taken.KeyID = "key_2"
-	act(tr.t, tr.writer.AppendOutcome(taken).Final())
+	must.Do(tr.t, tr.writer.AppendOutcome(taken).Final())
 	former := p.becomes(c, "executed", 0)
 	former.Principal = "renamed"
-	act(tr.t, tr.writer.AppendOutcome(former).Final())
+	must.Do(tr.t, tr.writer.AppendOutcome(former).Final())
 	p = begin("lapsed early, since it is from before a restore")
 	c = p.allowed()
 	f, _, err := tr.store.CreateFreeze(tr.t.Context(), audit.Restorer(), audit.RestoreFreeze())
-	act(tr.t, err)
+	must.Do(tr.t, err)
 	tr.thaw(f.ID)
 	p.fence.Stops = tr.lastStop()
-	act(tr.t, tr.writer.AppendOutcome(p.becomes(c, "voided", 0, spend.FlagLapsed)).Final())
+	must.Do(tr.t, tr.writer.AppendOutcome(p.becomes(c, "voided", 0, spend.FlagLapsed)).Final())
 	p, own := begin("under two payments"), begin("of an executor")
 	own.Namespace = "PSP"
 	for range 2 {

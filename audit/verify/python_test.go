@@ -152,7 +152,7 @@ func TestStrangerAgrees(t *testing.T) {
 			tr.exec("DELETE FROM idempotency_keys WHERE check_id IN ('%s', '%s')", of(0), of(1))
 			again := checksOfAllSorts(tr.records[0][0].Fence)[0]
 			again.Action.IdempotencyKey, again.Fence.Node = tr.records[0][0].Action.IdempotencyKey, spend.NewID(time.Now())
-			act(tr.t, tr.writer.Append(again).Final())
+			must.Do(tr.t, tr.writer.Append(again).Final())
 			tr.exec("UPDATE idempotency_keys SET check_id = '%s' WHERE check_id = '%s'", of(0), of(2))
 			tr.exec("UPDATE idempotency_keys SET expires_at = now() WHERE check_id = '%s'", of(3))
 			tr.exec("INSERT INTO idempotency_keys VALUES ('\\xee', '%s', now() + interval '1 hour')", of(4))

@@ -29,7 +29,7 @@ func newRedemptionTrailIn(t *testing.T, in *trail) *redemptionTrail {
 	epoch := must.Get(tr.store.Epoch(t.Context()))(t)
 	tr.fence = spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch, Stops: tr.lastStop()}
 	p := &audit.Policy{PolicyID: "paid", Name: "p", Rules: "[]", Redeem: spend.RedeemTerms{Required: true, WithinMinutes: 20}}
-	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
+	must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
 	return tr
 }
 
@@ -39,7 +39,7 @@ func (tr *redemptionTrail) check(effect spend.Effect, ago time.Duration) *spend.
 	c := checksOfAllSorts(tr.fence)[2]
 	c.ID, c.Decision.Effect, c.Action.PolicyID, c.Decision.PolicyVersion = spend.NewID(time.Now().Add(-ago)), effect, "paid", 1
 	c.KeyID, c.Principal, c.Owner, c.Pass = "key_of_agent", "agent", "ann", spend.Pass{}
-	act(tr.t, tr.writer.Append(c).Final())
+	must.Do(tr.t, tr.writer.Append(c).Final())
 	return c
 }
 
@@ -66,7 +66,7 @@ func (tr *redemptionTrail) steps(of *spend.Check, ago time.Duration, steps ...st
 		if o.Status == spend.Executed {
 			o.Amount = of.Action.Amount
 		}
-		act(tr.t, tr.writer.AppendOutcome(o).Final())
+		must.Do(tr.t, tr.writer.AppendOutcome(o).Final())
 		all = append(all, o)
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // TestRestoredOverALoss: a restore that lost fewer changes than it records can be acknowledged,
@@ -26,14 +27,14 @@ func TestRestoredOverALoss(t *testing.T) {
 		}
 		kept := tr.count("changes")
 		p := &audit.Policy{PolicyID: "refunds", Name: "after the backup", Rules: `[]`}
-		act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
+		must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, p, audit.NewBudgets{}, time.Now()))
 		tr.sign()
 		tr.exec("DELETE FROM policies WHERE version = 4; DELETE FROM changes WHERE seq > %d; UPDATE config SET generation = %[1]d", kept)
 		acknowledge := func() {
 			if err := tr.checkpoints.Write(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) {
 				t.Errorf("got %v", err)
 			}
-			act(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
+			must.Do(t, tr.newCheckpoints().Acknowledge(t.Context(), "restored"))
 		}
 		if acknowledgedFirst {
 			acknowledge()
@@ -56,10 +57,9 @@ func TestRestoredOverALoss(t *testing.T) {
 // thaw releases a freeze.
 func (tr *trail) thaw(id spend.ID) {
 	tr.t.Helper()
-	f, err := tr.store.Freeze(tr.t.Context(), id)
-	act(tr.t, err)
+	f := must.Get(tr.store.Freeze(tr.t.Context(), id))(tr.t)
 	released := audit.FreezeRelease{Freeze: f, Keys: f.Last, Note: "compared"}
-	act(tr.t, tr.store.ReleaseFreeze(tr.t.Context(), audit.Actor{Credential: "0a1b2c3d"}, released))
+	must.Do(tr.t, tr.store.ReleaseFreeze(tr.t.Context(), audit.Actor{Credential: "0a1b2c3d"}, released))
 }
 
 // TestRestoredApprovals: an approval that is open in a backup may have been used after it, so that
@@ -79,7 +79,7 @@ func TestRestoredApprovals(t *testing.T) {
 	}
 	var err error
 	tr.store, err = postgres.Open(t.Context(), postgres.Options{URL: tr.url, Logger: slog.New(slog.DiscardHandler)})
-	act(t, err)
+	must.Do(t, err)
 	t.Cleanup(tr.store.Close)
 	for _, c := range []*spend.Check{tr.pending, tr.approved} {
 		found, err := tr.store.Approvals(t.Context(), []spend.ID{c.ID})
@@ -89,7 +89,7 @@ func TestRestoredApprovals(t *testing.T) {
 	}
 	use := tr.using(tr.approved)
 	use.Fence.Epoch, err = tr.store.Epoch(t.Context())
-	act(t, err)
+	must.Do(t, err)
 	if err := audittest.Record(t.Context(), tr.store, use); err == nil {
 		t.Error("the approval was used")
 	}

@@ -27,10 +27,10 @@ func newAgedTrail(t *testing.T) (tr *trail, old int, violations []spend.ID) {
 	batch := checksOfAllSorts(spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch})
 	for _, c := range batch {
 		c.ID, c.Action.IdempotencyKey, c.Pass = spend.NewID(then), "", spend.Pass{}
-		act(t, w.Append(c).Final())
+		must.Do(t, w.Append(c).Final())
 	}
 	allowed := batch[2]
-	act(t, w.AppendOutcome(&spend.Outcome{
+	must.Do(t, w.AppendOutcome(&spend.Outcome{
 		ID: spend.NewOutcomeID(then), CheckID: allowed.ID, Step: 1, Number: 1, Status: spend.Failed, Release: spend.ReleaseDone,
 		KeyID: "key_1", RequestID: "req_1", Fence: allowed.Fence, Check: allowed,
 	}).Final())
@@ -50,16 +50,15 @@ func TestEventsKeptLonger(t *testing.T) {
 	w := &audit.Webhook{
 		ID: spend.NewID(time.Now()), URL: "https://hooks.example", EventTypes: audit.EventTypes(), Active: true, CreatedAt: time.Now(),
 	}
-	act(t, tr.store.CreateWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w, "whsec_c2VjcmV0", 2))
+	must.Do(t, tr.store.CreateWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w, "whsec_c2VjcmV0", 2))
 	keep := func(d time.Duration, left int) {
-		_, err := tr.store.KeepEvents(t.Context(), d, time.Now())
-		act(t, err)
+		must.Get(tr.store.KeepEvents(t.Context(), d, time.Now()))(t)
 		if n := tr.count("events WHERE sequence <= " + fmt.Sprint(old)); n != left {
 			t.Fatalf("%d old events are left, want %d", n, left)
 		}
 	}
 	keep(audit.LeastEventsKept, old-2)
-	act(t, tr.store.DeleteWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w.ID))
+	must.Do(t, tr.store.DeleteWebhook(t.Context(), audit.Actor{KeyID: "key_1"}, w.ID))
 	keep(audit.LeastEventsKept+5*24*time.Hour, 0)
 	tr.bothFind("", "SELECT")
 }

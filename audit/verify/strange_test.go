@@ -88,11 +88,10 @@ func TestStrangeNames(t *testing.T) {
 	tr.member("ben", "support", "finance")
 	d := &audit.Draft{PolicyID: "asks", Name: "next", Rules: `[]`}
 	asks := &audit.Policy{PolicyID: "asks", Name: "n", Rules: `[]`, Changes: `{"required":1}`}
-	act(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, asks, audit.NewBudgets{}, time.Now()))
-	act(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
-	_, err := tr.store.DecideDraft(t.Context(),
-		audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash, By: audit.Actor{KeyID: "key_2"}})
-	act(t, err)
+	must.Do(t, tr.store.CreatePolicy(t.Context(), audit.Actor{}, asks, audit.NewBudgets{}, time.Now()))
+	must.Do(t, tr.store.PutDraft(t.Context(), audit.Actor{KeyID: "key_1"}, d, time.Now()))
+	must.Get(tr.store.DecideDraft(t.Context(),
+		audit.DraftDecisionRequest{PolicyID: "asks", Hash: d.Hash, By: audit.Actor{KeyID: "key_2"}}))(t)
 	named := func(key string) string {
 		return tr.forged(`UPDATE changes SET details = (SELECT coalesce(jsonb_object_agg(` + key + `, value), '{}')
 			FROM jsonb_each(details::jsonb))::text`)

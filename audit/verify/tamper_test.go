@@ -248,7 +248,7 @@ func TestTamperedChecks(t *testing.T) {
 			again := checksOfAllSorts(tr.records[0][0].Fence)[0]
 			again.Action.IdempotencyKey = tr.records[0][0].Action.IdempotencyKey
 			again.Fence.Node = spend.NewID(time.Now())
-			act(tr.t, tr.writer.Append(again).Final())
+			must.Do(tr.t, tr.writer.Append(again).Final())
 			tr.exec("UPDATE idempotency_keys SET check_id = '%s' WHERE check_id = '%s'", tr.records[1][1].ID.Text(""), of(2, "altered"))
 			tr.exec("UPDATE idempotency_keys SET expires_at = expires_at - interval '2 hours' WHERE check_id = '%s'", of(3, "altered"))
 			tr.exec("UPDATE idempotency_keys SET expires_at = now() WHERE check_id = '%s'", of(4, "altered"))

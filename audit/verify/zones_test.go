@@ -10,12 +10,13 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/verify"
+	"spendgate/bench/must"
 )
 
 // changeZones notes that a release of the time zones came into force.
 func (tr *trail) changeZones(release, replaces string) {
 	tr.t.Helper()
-	act(tr.t, tr.store.ChangeZones(tr.t.Context(), audit.Actor{Principal: "spendgate"}, replaces, release))
+	must.Do(tr.t, tr.store.ChangeZones(tr.t.Context(), audit.Actor{Principal: "spendgate"}, replaces, release))
 }
 
 // inWindow is a change for take: of a window that begins then, in a zone whose clocks are ahead by offset.
@@ -111,7 +112,7 @@ func TestMovedWindowOfAnArchive(t *testing.T) {
 	a.named(t, true, map[string]tampering{
 		"at hand": {func(*archived) {}, nil},
 		"not at hand": {
-			func(a *archived) { act(a.t, os.Remove(a.day.manifest)) },
+			func(a *archived) { must.Do(a.t, os.Remove(a.day.manifest)) },
 			[]string{`unchecked counter of budget "cap"`, `unchecked counter of budget "ever"`, "unchecked day DAY"},
 		},
 	})

@@ -36,8 +36,6 @@ func TestMutantsApply(t *testing.T) {
 			continue
 		}
 		patch := must.Get(filepath.Abs(path))(t)
-		if err := m.apply(t.Context(), root, patch, "--check"); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, m.apply(t.Context(), root, patch, "--check"))
 	}
 }

@@ -85,12 +85,6 @@ func logs(t *testing.T, n *fleet.Node, text string) {
 	eventually(t, patience, n.Name+" logs "+text, func() bool { return strings.Contains(n.Log(), text) })
 }
 
-// act ends the test on an error.
-func act(t *testing.T, err error) {
-	t.Helper()
-	must.Do(t, err)
-}
-
 func limited(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)

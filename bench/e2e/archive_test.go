@@ -27,12 +27,12 @@ func testArchive(t *testing.T, binary string) {
 	nodes := b.start(t)
 	var err error
 	_, b.key, err = nodes[0].Admin(b.AdminKey).CreateKey(t.Context(), "test", plenty)
-	act(t, err)
+	must.Do(t, err)
 	ok(t, must.Get(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	ok(t, must.Get(nodes[0].Client(b.key).GetCheck(t.Context(), old[0]))(t), http.StatusOK)
 
 	folder := filepath.Join(b.dir, "archive")
-	act(t, os.Mkdir(folder, 0o700))
+	must.Do(t, os.Mkdir(folder, 0o700))
 	stop := b.load(t, nodes)
 	eventually(t, patience, "nodes are at work", func() bool { return b.count() > 20 })
 	printed := b.typed(t, "Archive old days", "audit detach", "2026-09-01", before.Format(time.DateOnly), "/srv/archive", folder)
@@ -76,7 +76,7 @@ func testArchive(t *testing.T, binary string) {
 	altered := must.Get(nodes[0].Client(b.key).Check(t.Context(), b.action("altered", "")))(t).Result().CheckID
 	_, err = b.Postgres.Pool.Exec(t.Context(), "SET session_replication_role = replica; "+
 		"UPDATE spendgate.checks SET amount = 3 WHERE counterparty = 'altered'; RESET session_replication_role")
-	act(t, err)
+	must.Do(t, err)
 	run(b.service, 1, "ALTERED", "show", altered)
 	inserted := spend.NewID(time.Now())
 	linked := must.Get(nodes[0].Client(b.key).Check(t.Context(), b.action("linked", "")))(t).Result().CheckID
@@ -86,7 +86,7 @@ func testArchive(t *testing.T, binary string) {
 		INSERT INTO spendgate.checks SELECT * FROM copy; DROP TABLE copy;
 		UPDATE spendgate.batches SET head = sha256(head) WHERE position('\x%s'::bytea IN entries) > 0; RESET session_replication_role`,
 		inserted.Text(""), strings.TrimPrefix(linked, spend.PrefixCheck)))
-	act(t, err)
+	must.Do(t, err)
 	run(b.service, 1, "INSERTED", "show", inserted.Text(spend.PrefixCheck))
 	run(b.service, 1, "does not follow from the one before", "show", linked)
 }
@@ -130,21 +130,20 @@ func (b *backup) archiveViolations(
 // recordOld commits a blocked check on each of two days, as nodes did then.
 func (b *backup) recordOld(t *testing.T, first time.Time) (ids []string) {
 	t.Helper()
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: b.owner, Logger: slog.New(slog.DiscardHandler)})
-	act(t, err)
+	store := must.Get(postgres.Open(t.Context(), postgres.Options{URL: b.owner, Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer store.Close()
 	epoch, err := store.Epoch(t.Context())
-	act(t, err)
+	must.Do(t, err)
 	for d := range 2 {
 		day := first.AddDate(0, 0, d)
 		_, err = b.Postgres.Pool.Exec(t.Context(), fmt.Sprintf("SELECT spendgate.make_partition('%s')", day.Format(time.DateOnly)))
-		act(t, err)
+		must.Do(t, err)
 		c := &spend.Check{
 			ID: spend.NewID(day.Add(13 * time.Hour)), ActionType: spend.Spend, Fence: spend.Fence{Node: spend.NewID(time.Now()), Epoch: epoch},
 			Action:   spend.Action{AgentID: "old-agent", PolicyID: standard, Currency: "USD", Counterparty: "vendor"},
 			Decision: spend.Decision{Effect: spend.Block, Reason: spend.ReasonMaxAmount, RuleID: "cap", RuleDescription: "a cap", PolicyVersion: 1},
 		}
-		act(t, store.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
+		must.Do(t, store.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)))
 		ids = append(ids, c.ID.Text(spend.PrefixCheck))
 	}
 	return ids

@@ -20,13 +20,13 @@ const backtestedChecks = 60_000
 func testBacktests(t *testing.T, binary string) {
 	f := startFleet(t, fleet.Options{Binary: binary, Nodes: 2})
 	_, key, err := f.Nodes[0].Admin(f.AdminKey).CreateKey(t.Context(), "test", plenty)
-	act(t, err)
+	must.Do(t, err)
 	first, second := f.Nodes[0].Client(key), f.Nodes[1].Client(key)
 	ok(t, must.Get(first.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	template := check(t, first, fleet.Action{
 		AgentID: "agent", PolicyID: standard, ActionType: "refund", Amount: "44", Currency: "USD", Counterparty: "c",
 	}).Result()
-	tag, err := f.Postgres.Pool.Exec(t.Context(), `INSERT INTO checks
+	tag := must.Get(f.Postgres.Pool.Exec(t.Context(), `INSERT INTO checks
 		SELECT (lpad(to_hex(c.claimed_ms - n / 4), 12, '0') || '70008000' || lpad(to_hex(n), 12, '0'))::uuid,
 			c.node, c.epoch, c.claimed_ms - n / 4, c.until_ms - n / 4,
 			c.policy_version, c.latency_ms, c.format, c.requested_type, c.action_type, c.decision, c.confidence, 1 + n % 150,
@@ -34,8 +34,7 @@ func testBacktests(t *testing.T, binary string) {
 			c.merchant_or_vendor, c.reason_text, NULL, c.metadata, c.reason_code, c.rule_id, c.rule_description, c.message,
 			c.next_step, c.key_id, c.request_id
 		FROM checks AS c, generate_series(4, $2::bigint + 2) AS n WHERE c.check_id = $1`,
-		strings.TrimPrefix(template.CheckID, "chk_"), backtestedChecks)
-	act(t, err)
+		strings.TrimPrefix(template.CheckID, "chk_"), backtestedChecks))(t)
 	if tag.RowsAffected() != backtestedChecks-1 {
 		t.Fatalf("%d checks inserted", tag.RowsAffected())
 	}
@@ -54,10 +53,10 @@ func testBacktests(t *testing.T, binary string) {
 	}
 	wantFlips := flipsOf(t, f, want.BacktestID)
 
-	act(t, f.Nodes[1].Stop()) // so that the other node runs the backtest
+	must.Do(t, f.Nodes[1].Stop()) // so that the other node runs the backtest
 	disturbed := stuck(t, f, first, asked)
-	act(t, f.Nodes[0].Kill())
-	act(t, f.Nodes[1].Continue())
+	must.Do(t, f.Nodes[0].Kill())
+	must.Do(t, f.Nodes[1].Continue())
 	disturbed.free()
 	got := ended(t, second, disturbed.id)
 	if string(got.raw) != string(want.raw) {
@@ -67,7 +66,7 @@ func testBacktests(t *testing.T, binary string) {
 		t.Errorf("the flips are %s, undisturbed %s", flips, wantFlips)
 	}
 	var attempts int
-	act(t, f.Postgres.Pool.QueryRow(t.Context(), "SELECT attempts FROM backtests WHERE id = $1::uuid",
+	must.Do(t, f.Postgres.Pool.QueryRow(t.Context(), "SELECT attempts FROM backtests WHERE id = $1::uuid",
 		strings.TrimPrefix(disturbed.id, "bt_")).Scan(&attempts))
 	if attempts != 2 {
 		t.Errorf("it was begun %d times", attempts)
@@ -86,7 +85,7 @@ func stuck(t *testing.T, f *fleet.Fleet, c *fleet.Client, asked any) stuckBackte
 	for range 5 {
 		id := beginBacktest(t, c, asked)
 		recorded := func() (flips int, status string) {
-			act(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM backtest_flips WHERE backtest_id = b.id), status
+			must.Do(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM backtest_flips WHERE backtest_id = b.id), status
 				FROM backtests AS b WHERE id = $1::uuid`,
 				strings.TrimPrefix(id, "bt_")).Scan(&flips, &status))
 			return flips, status
@@ -96,13 +95,13 @@ func stuck(t *testing.T, f *fleet.Fleet, c *fleet.Client, asked any) stuckBackte
 			return flips > 0
 		})
 		tx, err := f.Postgres.Pool.Begin(t.Context())
-		act(t, err)
+		must.Do(t, err)
 		_, err = tx.Exec(t.Context(), "LOCK TABLE backtest_flips IN EXCLUSIVE MODE")
-		act(t, err)
+		must.Do(t, err)
 		if _, status := recorded(); status == "running" {
-			return stuckBacktest{id, func() { act(t, tx.Rollback(t.Context())) }}
+			return stuckBacktest{id, func() { must.Do(t, tx.Rollback(t.Context())) }}
 		}
-		act(t, tx.Rollback(t.Context())) // the backtest ended before the lock was taken
+		must.Do(t, tx.Rollback(t.Context())) // the backtest ended before the lock was taken
 	}
 	t.Fatal("no backtest is met in its midst")
 	return stuckBacktest{}
@@ -126,7 +125,7 @@ type backtest struct {
 func beginBacktest(t *testing.T, c *fleet.Client, asked any) (id string) {
 	t.Helper()
 	var b backtest
-	act(t, json.Unmarshal(ok(t, must.Get(c.Do(t.Context(), "POST", "/v1/backtests", asked))(t), http.StatusAccepted).Body, &b))
+	must.Do(t, json.Unmarshal(ok(t, must.Get(c.Do(t.Context(), "POST", "/v1/backtests", asked))(t), http.StatusAccepted).Body, &b))
 	return b.BacktestID
 }
 
@@ -138,20 +137,20 @@ func ended(t *testing.T, c *fleet.Client, id string) (b backtest) {
 		var whole struct {
 			Report json.RawMessage `json:"report"`
 		}
-		act(t, json.Unmarshal(a.Body, &b))
-		act(t, json.Unmarshal(a.Body, &whole))
+		must.Do(t, json.Unmarshal(a.Body, &b))
+		must.Do(t, json.Unmarshal(a.Body, &whole))
 		b.raw = whole.Report
 		time.Sleep(100 * time.Millisecond)
 		return b.Status == "succeeded"
 	})
-	act(t, json.Unmarshal(b.raw, &b.Report))
+	must.Do(t, json.Unmarshal(b.raw, &b.Report))
 	return b
 }
 
 // flipsOf returns a hash over all flips in their order.
 func flipsOf(t *testing.T, f *fleet.Fleet, id string) (sum string) {
 	t.Helper()
-	act(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT count(*) || ' ' || md5(string_agg(n || flip, ',' ORDER BY n))
+	must.Do(t, f.Postgres.Pool.QueryRow(t.Context(), `SELECT count(*) || ' ' || md5(string_agg(n || flip, ',' ORDER BY n))
 		FROM backtest_flips WHERE backtest_id = $1::uuid`,
 		strings.TrimPrefix(id, "bt_")).Scan(&sum))
 	return sum

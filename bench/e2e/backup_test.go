@@ -56,7 +56,7 @@ func testBackup(t *testing.T, binary string) {
 	admin := nodes[0].Admin(b.AdminKey)
 	var err error
 	_, b.key, err = admin.CreateKey(t.Context(), "test", plenty)
-	act(t, err)
+	must.Do(t, err)
 	ok(t, must.Get(nodes[0].Client(b.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 
 	stop := b.load(t, nodes)
@@ -116,8 +116,7 @@ func (b *backup) typed(t *testing.T, section, word string, instead ...string) st
 	t.Helper()
 	text := ""
 	for _, page := range []string{"maintenance.md", "backup.md", "archive.md"} {
-		content, err := os.ReadFile("../../docs/operate/" + page)
-		act(t, err)
+		content := must.Get(os.ReadFile("../../docs/operate/" + page))(t)
 		text += string(content)
 	}
 	_, text, _ = strings.Cut(text, "\n## "+section+"\n")
@@ -148,17 +147,16 @@ func (b *backup) typed(t *testing.T, section, word string, instead ...string) st
 // prepare makes the roles and the folder in which the commands are typed.
 func (b *backup) prepare(t *testing.T) {
 	b.roles.prepare(t)
-	act(t, os.MkdirAll(filepath.Join(b.dir, "deploy"), 0o700))
-	act(t, os.CopyFS(filepath.Join(b.dir, "deploy", "postgres"), os.DirFS("../../deploy/postgres")))
+	must.Do(t, os.MkdirAll(filepath.Join(b.dir, "deploy"), 0o700))
+	must.Do(t, os.CopyFS(filepath.Join(b.dir, "deploy", "postgres"), os.DirFS("../../deploy/postgres")))
 }
 
 // start starts two nodes of the service's role.
 func (b *backup) start(t *testing.T) (nodes []*fleet.Node) {
 	t.Helper()
 	for range 2 {
-		node, err := b.AddNode(fleet.Settings{"DATABASE_URL": b.service})
-		act(t, err)
-		act(t, node.Start(limited(t, patience)))
+		node := must.Get(b.AddNode(fleet.Settings{"DATABASE_URL": b.service}))(t)
+		must.Do(t, node.Start(limited(t, patience)))
 		nodes = append(nodes, node)
 	}
 	return nodes
@@ -221,15 +219,15 @@ func (b *backup) answers() map[string][]byte {
 // data.
 func (b *backup) replaceServer(t *testing.T, nodes []*fleet.Node) {
 	for _, n := range nodes {
-		act(t, n.Kill())
+		must.Do(t, n.Kill())
 	}
-	act(t, b.Postgres.Close())
+	must.Do(t, b.Postgres.Close())
 	dir, err := os.MkdirTemp("", "spendgate-restored-") //nolint:usetesting // PostgreSQL's user needs access
-	act(t, err)
-	act(t, os.Chmod(dir, 0o711))
-	t.Cleanup(func() { act(t, os.RemoveAll(dir)) })
+	must.Do(t, err)
+	must.Do(t, os.Chmod(dir, 0o711))
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
 	b.Postgres, err = fleet.StartPostgres(limited(t, patience), filepath.Join(dir, "postgres"))
-	act(t, err)
+	must.Do(t, err)
 	b.prepareAgain(t)
 }
 
@@ -240,9 +238,9 @@ func (b *backup) prepareAgain(t *testing.T) {
 	for role, url := range map[string]*string{"owner": &b.owner, "spendgate": &b.service} {
 		password := rand.Text()
 		_, err := b.Postgres.Pool.Exec(ctx, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", role, password))
-		act(t, err)
+		must.Do(t, err)
 		*url, err = b.Postgres.As(role, password)
-		act(t, err)
+		must.Do(t, err)
 	}
 }
 
@@ -259,7 +257,7 @@ func (b *backup) owned(t *testing.T) (all string) {
 		(SELECT string_agg(concat_ws(' ', p.oid::regprocedure, proowner::regrole, prosecdef, proconfig,
 			(SELECT string_agg(a::text, ',' ORDER BY a::text) FROM unnest(proacl) AS a), md5(prosrc)), E'\n' ORDER BY p.oid::regprocedure::text)
 			FROM pg_proc AS p WHERE pronamespace = 'spendgate'::regnamespace))`).Scan(&all)
-	act(t, err)
+	must.Do(t, err)
 	for _, part := range []string{"immutable_truncate", "make_partition", "owner=arwdDxt"} {
 		if !strings.Contains(all, part) {
 			t.Fatalf("%q is missing in\n%s", part, all)
@@ -270,13 +268,13 @@ func (b *backup) owned(t *testing.T) (all string) {
 
 func (b *backup) epoch(t *testing.T) (epoch string) {
 	t.Helper()
-	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT id::text FROM spendgate.epoch").Scan(&epoch))
+	must.Do(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT id::text FROM spendgate.epoch").Scan(&epoch))
 	return epoch
 }
 
 func (b *backup) lastNode(t *testing.T) (node string) {
 	t.Helper()
-	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT node::text FROM spendgate.checks ORDER BY check_id DESC LIMIT 1").Scan(&node))
+	must.Do(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT node::text FROM spendgate.checks ORDER BY check_id DESC LIMIT 1").Scan(&node))
 	return node
 }
 
@@ -287,8 +285,7 @@ func (b *backup) refuseOldClaims(t *testing.T, node, epoch string) {
 	if b.epoch(t) == epoch {
 		t.Error("the epoch is the one from before the restore")
 	}
-	service, err := pgx.Connect(t.Context(), b.service)
-	act(t, err)
+	service := must.Get(pgx.Connect(t.Context(), b.service))(t)
 	defer service.Close(t.Context()) //nolint:errcheck // no query is in flight
 	if _, err := service.Exec(t.Context(), "SELECT begin_commit($1, $2)", node, epoch); err == nil || !strings.Contains(err.Error(), "SG001") {
 		t.Errorf("a commit that was claimed before the restore is answered %v", err)
@@ -339,14 +336,14 @@ func (b *backup) serve(t *testing.T, nodes []*fleet.Node, before map[string][]by
 			regexp.MustCompile(`\nspendgate_guard_fingerprints_loaded_total [1-9]`).MatchString(text)
 	})
 	var counted bool
-	act(t, b.Postgres.Pool.QueryRow(t.Context(),
+	must.Do(t, b.Postgres.Pool.QueryRow(t.Context(),
 		"SELECT cluster = system_identifier FROM spendgate.violation_count_state, pg_control_system()").Scan(&counted))
 	if !counted {
 		t.Error("violations are counted by another server's transactions")
 	}
 	page := ok(t, must.Get(client.Violations(t.Context(), "limit=1"))(t), http.StatusOK)
 	var total int
-	act(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM spendgate.violations").Scan(&total))
+	must.Do(t, b.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM spendgate.violations").Scan(&total))
 	if want := fmt.Sprintf(`"has_more":true,"total_count":%d`, total); !strings.Contains(string(page.Body), want) {
 		t.Errorf("violations: %s, want %s", page, want)
 	}

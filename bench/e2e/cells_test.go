@@ -28,11 +28,11 @@ func testCells(t *testing.T, binary string) {
 		cells[i] = f
 		var err error
 		_, keys[i], err = f.Nodes[0].Admin(f.AdminKey).CreateKey(t.Context(), name, plenty)
-		act(t, err)
+		must.Do(t, err)
 		ok(t, must.Get(f.Nodes[0].Client(keys[i]).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	}
 	balancer, err := fleet.LaunchCells(t.TempDir(), cells[0].Nodes[0], cells[1].Nodes[0])
-	act(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = balancer.Kill() })
 	ask := func(key string, a fleet.Action, names ...string) fleet.Answer {
 		t.Helper()
@@ -61,16 +61,16 @@ func testCells(t *testing.T, binary string) {
 		}
 	}
 
-	act(t, cells[0].Nodes[0].Kill())
-	act(t, cells[0].Postgres.Kill())
+	must.Do(t, cells[0].Nodes[0].Kill())
+	must.Do(t, cells[0].Postgres.Kill())
 	again := action
 	again.IdempotencyKey, again.Counterparty = "order-2", "another"
 	if a := ask(keys[0], again, "a"); a.Status != http.StatusServiceUnavailable {
 		t.Errorf("the cell that is down: %s", a)
 	}
 	ok(t, ask(keys[1], again, "b"), http.StatusOK)
-	act(t, cells[0].Postgres.Start(t.Context()))
-	act(t, cells[0].Nodes[0].Start(t.Context()))
+	must.Do(t, cells[0].Postgres.Start(t.Context()))
+	must.Do(t, cells[0].Nodes[0].Start(t.Context()))
 	eventually(t, patience, "the cell is back", func() bool { return ask(keys[0], action, "a").Status == http.StatusOK })
 	if got, want := ask(keys[0], action, "a").Result().CheckID, first[0].Result().CheckID; got != want {
 		t.Errorf("the retry in its cell: %s, want %s", got, want)

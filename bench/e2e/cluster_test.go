@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // testCluster: the guarantees hold on a Redis Cluster, also when the owner of the
@@ -36,13 +37,13 @@ func (s *suite) ownerKilled(t *testing.T) {
 	defer s.neverSplit(t)()
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, owner.Kill())
+		must.Do(t, owner.Kill())
 		s.promoted(t, owner)
 		return from, time.Now()
 	}, outage)
 	after()
-	act(t, owner.Start(t.Context()))
-	act(t, s.Cluster.Await(limited(t, patience)))
+	must.Do(t, owner.Start(t.Context()))
+	must.Do(t, s.Cluster.Await(limited(t, patience)))
 }
 
 // F19, G3: the slot of the claims is moved to another master, key by key.
@@ -51,21 +52,19 @@ func (s *suite) ownerKilled(t *testing.T) {
 func (s *suite) slotMigrated(t *testing.T) {
 	const names = 4000 // so that it takes a while
 	after, owner := s.before(t), s.master(t)
-	_, err := owner.Client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+	must.Get(owner.Client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range names {
 			p.Set(t.Context(), fmt.Sprintf("test:{0}:%d", i), "", time.Minute)
 		}
 		return nil
-	})
-	act(t, err)
+	}))(t)
 	target := s.Cluster.Masters(t.Context())[0]
 	if target == owner {
 		target = s.Cluster.Masters(t.Context())[1]
 	}
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		moved, err := s.Cluster.Migrate(t.Context(), claimSlot, owner, target)
-		act(t, err)
+		moved := must.Get(s.Cluster.Migrate(t.Context(), claimSlot, owner, target))(t)
 		if moved < names {
 			t.Errorf("%d names moved", moved)
 		}
@@ -87,19 +86,17 @@ func (s *suite) clusterRestarted(t *testing.T) {
 		masters = s.Cluster.Masters(t.Context())
 	}
 	restart := func(r *fleet.Redis) {
-		act(t, r.Terminate())
-		_, err := r.Wait(limited(t, patience))
-		act(t, err)
-		act(t, r.Start(limited(t, patience)))
-		act(t, s.Cluster.Await(limited(t, patience)))
+		must.Do(t, r.Terminate())
+		must.Get(r.Wait(limited(t, patience)))(t)
+		must.Do(t, r.Start(limited(t, patience)))
+		must.Do(t, s.Cluster.Await(limited(t, patience)))
 	}
 	for _, master := range masters {
 		s.underLoad(t, func() (from, back time.Time) {
 			from = time.Now()
-			replica, err := s.Cluster.Replica(t.Context(), master)
-			act(t, err)
+			replica := must.Get(s.Cluster.Replica(t.Context(), master))(t)
 			restart(replica)
-			act(t, replica.Client.ClusterFailover(t.Context()).Err())
+			must.Do(t, replica.Client.ClusterFailover(t.Context()).Err())
 			eventually(t, patience, "the replica is master", func() bool {
 				return strings.Contains(replica.Client.Info(t.Context(), "replication").Val(), "role:master") && writable(t, s.master(t))
 			})
@@ -118,11 +115,11 @@ func (s *suite) ownerBackEmpty(t *testing.T) {
 	after, owner := s.before(t), s.master(t)
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, owner.Kill())
-		act(t, owner.Start(limited(t, patience)))
+		must.Do(t, owner.Kill())
+		must.Do(t, owner.Start(limited(t, patience)))
 		eventually(t, patience, "the cluster works again", func() bool { return writable(t, s.master(t)) })
 		return from, time.Now()
 	}, outage)
 	after()
-	act(t, s.Cluster.Await(limited(t, patience)))
+	must.Do(t, s.Cluster.Await(limited(t, patience)))
 }

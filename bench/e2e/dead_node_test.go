@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // withoutSync returns the length of a commit's call without the last message,
@@ -29,12 +30,12 @@ func (s *suite) dieCommitting(t *testing.T, amount string) (mine func() (session
 	go func() { _, _ = d.Client(s.key).Check(t.Context(), action) }() // the check gets no answer
 	mine = func() (sessions int) {
 		t.Helper()
-		act(t, s.Postgres.Pool.QueryRow(t.Context(), `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+		must.Do(t, s.Postgres.Pool.QueryRow(t.Context(), `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
 			WHERE application_name = $1 AND locktype = 'advisory' AND granted`, distantName).Scan(&sessions))
 		return sessions
 	}
 	eventually(t, patience, "a commit waits for its end, with its locks", func() bool { return mine() == 1 })
-	act(t, d.Kill())
+	must.Do(t, d.Kill())
 	return mine, func() {
 		t.Helper()
 		if first := check(t, s.client(0), action); first.Result().Decision != "allow" || first.Took() > staleClaim {
@@ -54,7 +55,7 @@ func (s *suite) locksOfDeadNode(t *testing.T) {
 	eventually(t, patience, "no session of the dead node holds locks", released)
 
 	mine, _ = s.dieCommitting(t, "84")
-	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	must.Do(t, s.Redis.Client.FlushAll(t.Context()).Err())
 	s.answeredWithin(t, resumeIn, s.client(1), s.action("85"))
 	eventually(t, patience, "no session of the dead node holds locks in a new epoch", released)
 }
@@ -65,7 +66,7 @@ func (s *suite) redemptionOfDeadNode(t *testing.T) {
 	action := s.action("86")
 	id := check(t, s.client(0), action).Result().CheckID
 	_, raw, err := s.Nodes[0].Admin(s.AdminKey).CreateKeyOf(t.Context(), "psp", 1000, "executor")
-	act(t, err)
+	must.Do(t, err)
 	s.issued = append(s.issued, raw)
 	redeem := func(n *fleet.Node, idempotencyKey string) fleet.Answer {
 		answer, _ := n.Client(raw).Do(t.Context(), http.MethodPost, "/v1/checks/"+id+"/redeem", map[string]any{
@@ -84,12 +85,12 @@ func (s *suite) redemptionOfDeadNode(t *testing.T) {
 	answered := make(chan fleet.Answer, 1)
 	go func() { answered <- redeem(d.Node, "one") }()
 	recorded := func() (n int) {
-		act(t, s.Postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM outcomes WHERE 'chk_' || replace(check_id::text, '-', '') = $1", id).
-			Scan(&n))
+		const query = "SELECT count(*) FROM outcomes WHERE 'chk_' || replace(check_id::text, '-', '') = $1"
+		must.Do(t, s.Postgres.Pool.QueryRow(t.Context(), query, id).Scan(&n))
 		return n
 	}
 	eventually(t, patience, "the redemption is recorded, and its answer kept back", func() bool { return recorded() == 1 && d.network.Kept() })
-	act(t, d.Kill())
+	must.Do(t, d.Kill())
 	if first := <-answered; first.Status == http.StatusOK {
 		t.Errorf("answered before it died: %s", first)
 	}

@@ -26,11 +26,11 @@ type devNode struct {
 func testDev(t *testing.T, binary string) {
 	d := &devNode{binary: binary, folder: filepath.Join(t.TempDir(), "data"), logs: t.TempDir(), admin: "dev-admin-key-0123456789"}
 	node, err := fleet.NewNode(binary, "dev", "dev", d.logs, fleet.Settings{"DATA_DIR": d.folder, "ADMIN_KEY": d.admin, "LOG_LEVEL": "debug"})
-	act(t, err)
+	must.Do(t, err)
 	node.Seen = documented(t)
 	d.Node = node
 	t.Cleanup(func() {
-		act(t, node.Kill())
+		must.Do(t, node.Kill())
 		if strings.Contains(node.Log(), "DATA RACE") {
 			t.Error("DATA RACE")
 		}
@@ -38,21 +38,21 @@ func testDev(t *testing.T, binary string) {
 			t.Log(tail(node.Log()))
 		}
 	})
-	act(t, node.Start(limited(t, patience)))
+	must.Do(t, node.Start(limited(t, patience)))
 	state := d.fill(t)
 	d.compare(t, state)
 	d.namesItsMode(t)
 	d.refusesASecond(t)
 
-	act(t, node.Kill())
-	act(t, node.Start(limited(t, patience)))
+	must.Do(t, node.Kill())
+	must.Do(t, node.Start(limited(t, patience)))
 	d.compare(t, state)
 
 	stopped := time.Now()
-	act(t, node.Terminate())
+	must.Do(t, node.Terminate())
 	unreadyAtOnce(t, node)
 	terminated(t, node, stopped)
-	act(t, node.Start(limited(t, patience)))
+	must.Do(t, node.Start(limited(t, patience)))
 	d.compare(t, state)
 	if text := node.Log(); strings.Contains(text, d.admin) || strings.Contains(text, state.key) {
 		t.Error("the log contains a secret (S25)")
@@ -74,9 +74,9 @@ func (d *devNode) fill(t *testing.T) (s devState) {
 	admin := d.Admin(d.admin)
 	var err error
 	_, s.key, err = admin.CreateKey(t.Context(), "kept", plenty)
-	act(t, err)
+	must.Do(t, err)
 	id, inactive, err := admin.CreateKey(t.Context(), "inactive", plenty)
-	act(t, err)
+	must.Do(t, err)
 	s.inactive = inactive
 	ok(t, must.Get(admin.PatchKey(t.Context(), id, map[string]any{"active": false}))(t), http.StatusOK)
 	c := d.Client(s.key)
@@ -141,7 +141,7 @@ func (d *devNode) refusesASecond(t *testing.T) {
 	t.Helper()
 	code, output, err := fleet.Run(limited(t, patience), d.binary, d.logs,
 		fleet.Settings{"DATA_DIR": d.folder, "LISTEN_ADDR": "127.0.0.1:0", "OPS_ADDR": "127.0.0.1:0"}, "dev")
-	act(t, err)
+	must.Do(t, err)
 	if code == 0 || !strings.Contains(output, "another node uses the data folder") || !strings.Contains(output, d.folder) {
 		t.Errorf("a second node over the same folder exited with %d:\n%s", code, output)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // claimSlot is a name in the slot that holds all the claims.
@@ -89,14 +90,14 @@ func (s *suite) masterStopped(t *testing.T) {
 	after, master := s.before(t), s.master(t)
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, master.Stop())
+		must.Do(t, master.Stop())
 		s.promoted(t, master)
 		back = time.Now()
-		act(t, master.Continue())
+		must.Do(t, master.Continue())
 		return from, back
 	}, outage)
 	after()
 	if s.Cluster != nil {
-		act(t, s.Cluster.Await(limited(t, patience)))
+		must.Do(t, s.Cluster.Await(limited(t, patience)))
 	}
 }

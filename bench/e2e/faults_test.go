@@ -23,9 +23,9 @@ func outage(from, back time.Time) expectation {
 func (s *suite) redisKilled(t *testing.T) {
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, s.Redis.Kill())
+		must.Do(t, s.Redis.Kill())
 		time.Sleep(500 * time.Millisecond)
-		act(t, s.Redis.Start(t.Context()))
+		must.Do(t, s.Redis.Start(t.Context()))
 		return from, time.Now()
 	}, outage)
 }
@@ -35,7 +35,7 @@ func (s *suite) redisFlushed(t *testing.T) {
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
 		for range 2 {
-			act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+			must.Do(t, s.Redis.Client.FlushAll(t.Context()).Err())
 			back = time.Now()
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -46,7 +46,7 @@ func (s *suite) redisFlushed(t *testing.T) {
 	// Duplicates of actions from before the flush are found in the trail.
 	action := s.action("42")
 	first := check(t, s.client(0), action).Result()
-	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	must.Do(t, s.Redis.Client.FlushAll(t.Context()).Err())
 	second := check(t, s.client(1), action).Result()
 	if !second.Duplicate() || named(t, second) != first.CheckID {
 		t.Errorf("after a flush the action of %s was answered %+v", first.CheckID, second)
@@ -56,7 +56,7 @@ func (s *suite) redisFlushed(t *testing.T) {
 // F18, G3: Redis is made to evict while nodes work. They refuse checks until it is not, and what was
 // evicted stays a duplicate.
 func (s *suite) redisEvicts(t *testing.T) {
-	set := func(name, value string) { act(t, s.Redis.Client.ConfigSet(t.Context(), name, value).Err()) }
+	set := func(name, value string) { must.Do(t, s.Redis.Client.ConfigSet(t.Context(), name, value).Err()) }
 	action := s.action("42")
 	first := check(t, s.client(0), action).Result()
 	set("maxmemory-policy", "volatile-random") // the marker stays
@@ -83,11 +83,11 @@ func (s *suite) redisEvicts(t *testing.T) {
 // G3 (a restart from an old copy brings old windows back, and the marker that
 // certifies them): what passed after the copy stays a duplicate.
 func (s *suite) redisFromOldCopy(t *testing.T) {
-	act(t, s.Redis.Client.Save(t.Context()).Err())
+	must.Do(t, s.Redis.Client.Save(t.Context()).Err())
 	action, keyed := s.action("42"), s.keyed("43")
 	first, original := check(t, s.client(0), action).Result(), check(t, s.client(0), keyed)
-	act(t, s.Redis.Kill())
-	act(t, s.Redis.Start(t.Context()))
+	must.Do(t, s.Redis.Kill())
+	must.Do(t, s.Redis.Start(t.Context()))
 	if n, err := s.Redis.Client.DBSize(t.Context()).Result(); err != nil || n == 0 {
 		t.Fatalf("the old copy holds %d names: %v", n, err)
 	}
@@ -99,15 +99,14 @@ func (s *suite) redisFromOldCopy(t *testing.T) {
 	if !again.Replayed() || string(again.Body) != string(original.Body) {
 		t.Errorf("a key answered by %s is answered by %s", original, again)
 	}
-	act(t, s.Redis.RemoveSaved()) // later restarts are empty again
+	must.Do(t, s.Redis.RemoveSaved()) // later restarts are empty again
 }
 
 // F48, G3: Redis fails over to a replica that lacks the last claim, and later
 // back, without requests meanwhile. The marker, the process and the nodes'
 // connections are unchanged; the claim is lost.
 func (s *suite) redisFailedOverAndBack(t *testing.T) {
-	other, err := fleet.StartRedis(t.Context(), t.TempDir())
-	act(t, err)
+	other := must.Get(fleet.StartRedis(t.Context(), t.TempDir()))(t)
 	defer other.Close() //nolint:errcheck // it ends with the test
 	check(t, s.client(0), s.action("41")).Result()
 	replicate(t, other, s.Redis, 0)
@@ -129,15 +128,15 @@ func (s *suite) redisFailedOverAndBack(t *testing.T) {
 func replicate(t *testing.T, replica, master *fleet.Redis, hold time.Duration) {
 	t.Helper()
 	ctx := t.Context()
-	act(t, master.Client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
-	act(t, replica.Client.ConfigSet(ctx, "masterauth", master.Client.Options().Password).Err())
+	must.Do(t, master.Client.ConfigSet(ctx, "repl-diskless-sync-delay", "0").Err())
+	must.Do(t, replica.Client.ConfigSet(ctx, "masterauth", master.Client.Options().Password).Err())
 	host, port, err := net.SplitHostPort(master.Addr)
-	act(t, errors.Join(err, replica.Client.ReplicaOf(ctx, host, port).Err()))
+	must.Do(t, errors.Join(err, replica.Client.ReplicaOf(ctx, host, port).Err()))
 	eventually(t, patience, "the replica has the data", func() bool {
 		return strings.Contains(replica.Client.Info(ctx, "replication").Val(), "master_link_status:up")
 	})
 	time.Sleep(hold)
-	act(t, replica.Client.ReplicaOf(ctx, "NO", "ONE").Err())
+	must.Do(t, replica.Client.ReplicaOf(ctx, "NO", "ONE").Err())
 }
 
 // answeredWithin sends a check until it is answered 200, which must be soon.
@@ -175,9 +174,9 @@ func (s *suite) pause(t *testing.T, dependency interface {
 	t.Helper()
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, dependency.Stop())
+		must.Do(t, dependency.Stop())
 		time.Sleep(3 * time.Second)
-		act(t, dependency.Continue())
+		must.Do(t, dependency.Continue())
 		return from, time.Now()
 	}, outage)
 }
@@ -189,9 +188,9 @@ func (s *suite) redisStopped(t *testing.T) { s.pause(t, s.Redis) }
 func (s *suite) postgresKilled(t *testing.T) {
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, s.Postgres.Kill())
+		must.Do(t, s.Postgres.Kill())
 		time.Sleep(300 * time.Millisecond)
-		act(t, s.Postgres.Start(t.Context()))
+		must.Do(t, s.Postgres.Start(t.Context()))
 		return from, time.Now()
 	}, outage)
 }
@@ -209,10 +208,10 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 
 	logged := make([]int, 2)
 	for i := range logged {
-		act(t, s.Nodes[i].WaitReady(limited(t, patience))) // seen after an earlier outage
+		must.Do(t, s.Nodes[i].WaitReady(limited(t, patience))) // seen after an earlier outage
 		logged[i] = len(s.Nodes[i].Log())
 	}
-	act(t, s.Redis.Kill())
+	must.Do(t, s.Redis.Kill())
 	refused, keyed := s.action("55"), s.keyed("56")
 	for n := range 2 {
 		c := s.client(n)
@@ -240,14 +239,14 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 			}
 		}
 	}
-	act(t, s.Redis.Start(t.Context()))
+	must.Do(t, s.Redis.Start(t.Context()))
 	for _, action := range []fleet.Action{refused, keyed} {
 		if r := s.answeredWithin(t, resumeIn, s.client(1), action).Result(); r.Decision != "allow" {
 			t.Errorf("the retry of a check that was refused is %+v", r)
 		}
 	}
 	for i, n := range s.Nodes[:2] {
-		act(t, n.WaitReady(limited(t, patience)))
+		must.Do(t, n.WaitReady(limited(t, patience)))
 		// What is written in the background may begin with "ready again" of an earlier outage.
 		const down, up = `"not ready","dependency":"redis","error":`, `"ready again"`
 		since := func() string { return n.Log()[logged[i]+strings.Index(n.Log()[logged[i]:], down):] }
@@ -264,14 +263,12 @@ func (s *suite) readsWithoutRedis(t *testing.T) {
 func (s *suite) retryInDoubt(t *testing.T) {
 	const stopped = 5 * time.Second // longer than every timeout
 	actions := []fleet.Action{s.action("55"), s.keyed("56"), s.action("57"), s.keyed("58")}
-	act(t, s.Postgres.Stop())
+	must.Do(t, s.Postgres.Stop())
 	var goingOn sync.WaitGroup
 	back := time.Now().Add(stopped)
 	goingOn.Go(func() {
 		time.Sleep(stopped)
-		if err := s.Postgres.Continue(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, s.Postgres.Continue())
 	})
 	defer goingOn.Wait()
 	sequences := make([][]fleet.Answer, len(actions))

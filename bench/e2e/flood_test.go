@@ -37,25 +37,25 @@ func testFlood(t *testing.T, binary string) {
 	t.Setenv("GOMEMLIMIT", "200MiB")
 	const admin = "flood-admin-key-0123456789"
 	node, err := fleet.NewNode(binary, "dev", "flooded", t.TempDir(), fleet.Settings{"DATA_DIR": t.TempDir(), "ADMIN_KEY": admin})
-	act(t, err)
+	must.Do(t, err)
 	node.Seen = documented(t)
 	f := &flood{Node: node}
 	t.Cleanup(func() {
 		for _, c := range f.open {
 			_ = c.Close()
 		}
-		act(t, node.Kill())
+		must.Do(t, node.Kill())
 		if t.Failed() {
 			t.Log(tail(node.Log()))
 		}
 	})
-	act(t, node.Start(limited(t, patience)))
+	must.Do(t, node.Start(limited(t, patience)))
 	_, f.key, err = node.Admin(admin).CreateKey(t.Context(), "honest", plenty)
-	act(t, err)
+	must.Do(t, err)
 	ok(t, must.Get(node.Client(f.key).PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	f.front, err = fleet.StartBalancer(t.Context(), t.TempDir(), []*fleet.Node{node, node, node})
-	act(t, err)
-	t.Cleanup(func() { act(t, f.front.Kill()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, f.front.Kill()) })
 
 	f.isServed(t)
 	const declared = "Content-Length: 1048576\r\n\r\n"
@@ -104,8 +104,7 @@ func (f *flood) isServed(t *testing.T) {
 	for _, name := range []string{"process_resident_memory_bytes", "go_memstats_heap_alloc_bytes"} {
 		_, value, _ := strings.Cut(text, "\n"+name+" ")
 		value, _, _ = strings.Cut(value, "\n")
-		bytes, err := strconv.ParseFloat(value, 64)
-		act(t, err)
+		bytes := must.Get(strconv.ParseFloat(value, 64))(t)
 		t.Logf("%d connections: %s %.0f MiB", len(f.open), name, bytes/(1<<20))
 		if bytes > floodMemory {
 			t.Errorf("%s is %.0f MiB", name, bytes/(1<<20))

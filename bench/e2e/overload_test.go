@@ -43,19 +43,18 @@ func testOverload(t *testing.T, binary string) {
 	ctx, node := t.Context(), s.Nodes[0]
 	workload := generator.Workload{Seed: 1, Keys: 20, Agents: 200, Policies: 5}
 	keys, err := generator.Deployment{URL: node.API, AdminKey: s.AdminKey}.Prepare(ctx, workload)
-	act(t, err)
+	must.Do(t, err)
 	_, err = s.Postgres.Pool.Exec(ctx, slowRows)
-	act(t, err)
+	must.Do(t, err)
 	var serial uint64
 	run := func(rate float64, connections int) (generator.Result, []string) {
 		t.Helper()
 		all := new(answered)
-		r, err := generator.Run(ctx, generator.Options{
+		r := must.Get(generator.Run(ctx, generator.Options{
 			Addrs: []string{strings.TrimPrefix(node.API, "http://")}, Workload: workload, FirstSerial: serial,
 			Target:      func() generator.Target { all.Target = generator.NewSpendgate(keys); return all },
 			Connections: connections, Rate: rate, Warmup: 2 * time.Second, Duration: measuredFor,
-		})
-		act(t, err)
+		}))(t)
 		serial = max(serial, r.NextSerial)
 		return r, all.ids
 	}
@@ -87,13 +86,13 @@ func testOverload(t *testing.T, binary string) {
 			break
 		}
 		eventually(t, patience, "nothing is left in flight", func() bool { return s.gauge(t, "spendgate_audit_checks_in_flight") == 0 })
-		act(t, node.WaitReady(limited(t, patience)))
+		must.Do(t, node.WaitReady(limited(t, patience)))
 	}
 	eventually(t, patience, "nothing is left in flight", func() bool { return s.gauge(t, "spendgate_audit_checks_in_flight") == 0 })
 	check(t, s.client(0), s.action("10"))
-	act(t, node.WaitReady(limited(t, patience)))
+	must.Do(t, node.WaitReady(limited(t, patience)))
 	_, err = s.Postgres.Pool.Exec(ctx, "DROP TRIGGER slow_rows ON checks")
-	act(t, err)
+	must.Do(t, err)
 	after, _ := run(able.PerSecond/2, few)
 	if after.Failures() > 0 {
 		t.Errorf("right after it: %v %v", after.Errors, after.Examples)

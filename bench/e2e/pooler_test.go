@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // testPooler: through a PgBouncer in transaction mode all guarantees hold if the URL is made for
@@ -16,16 +17,14 @@ func testPooler(t *testing.T, binary string) {
 		t.Skip("needs PgBouncer: run it by make test, which installs it")
 	}
 	f := startFleet(t, fleet.Options{Binary: binary})
-	pooler, err := f.StartPooler(t.Context())
-	act(t, err)
+	pooler := must.Get(f.StartPooler(t.Context()))(t)
 	s := &suite{Fleet: f, binary: binary}
 	t.Run("without its mode", func(t *testing.T) { s.withoutItsMode(t, pooler) })
 	through, err := pooler.Before(f.Postgres.URL, "default_query_exec_mode=cache_describe")
-	act(t, err)
+	must.Do(t, err)
 	for range 2 {
-		n, err := f.AddNode(fleet.Settings{"DATABASE_URL": through})
-		act(t, err)
-		act(t, n.Start(limited(t, patience)))
+		n := must.Get(f.AddNode(fleet.Settings{"DATABASE_URL": through}))(t)
+		must.Do(t, n.Start(limited(t, patience)))
 	}
 	_, s.key = s.newKey(t, plenty)
 	s.post(t, f.Nodes[0], standardPolicy())
@@ -36,9 +35,9 @@ func testPooler(t *testing.T, binary string) {
 		{"G1 pooler killed", func(t *testing.T) {
 			s.underLoad(t, func() (from, back time.Time) {
 				from = time.Now()
-				act(t, pooler.Kill())
+				must.Do(t, pooler.Kill())
 				time.Sleep(300 * time.Millisecond)
-				act(t, pooler.Start(t.Context()))
+				must.Do(t, pooler.Start(t.Context()))
 				return from, time.Now()
 			}, outage)
 		}},
@@ -54,10 +53,9 @@ func testPooler(t *testing.T, binary string) {
 
 // withoutItsMode: prepared statements are found by chance behind such a pooler.
 func (s *suite) withoutItsMode(t *testing.T, pooler *fleet.Pooler) {
-	through, err := pooler.Before(s.Postgres.URL)
-	act(t, err)
+	through := must.Get(pooler.Before(s.Postgres.URL))(t)
 	ops, err := fleet.FreeAddr()
-	act(t, err)
+	must.Do(t, err)
 	settings := fleet.Settings{
 		"REDIS_URL": s.Redis.URL, "DATABASE_URL": through, "ADMIN_KEY": s.AdminKey, "OPS_ADDR": ops, "LISTEN_ADDR": "127.0.0.1:0",
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spendgate/bench/fleet"
+	"spendgate/bench/must"
 )
 
 // checkpointKey signs the checkpoints of the fleets under test.
@@ -18,7 +19,7 @@ func (s *suite) prove(t *testing.T) (code int, output string) {
 	code, output, err := fleet.Run(limited(t, patience), s.binary, t.TempDir(),
 		fleet.Settings{"DATABASE_URL": s.Postgres.URL, "CHECKPOINT_KEY": checkpointKey, "CHECKPOINT_FILE": s.checkpoints},
 		"audit", "verify", "--checkpoint", s.checkpoints)
-	act(t, err)
+	must.Do(t, err)
 	return code, output
 }
 
@@ -38,12 +39,12 @@ func (s *suite) trailIsProved(t *testing.T) {
 	alter := func(sql string) (id string) {
 		t.Helper()
 		tx, err := s.Postgres.Pool.Begin(ctx)
-		act(t, err)
+		must.Do(t, err)
 		_, err = tx.Exec(ctx, "SET LOCAL session_replication_role = replica") // no trigger fires
-		act(t, err)
+		must.Do(t, err)
 		var raw [16]byte
-		act(t, tx.QueryRow(ctx, sql).Scan(&raw))
-		act(t, tx.Commit(ctx))
+		must.Do(t, tx.QueryRow(ctx, sql).Scan(&raw))
+		must.Do(t, tx.Commit(ctx))
 		return hex.EncodeToString(raw[:])
 	}
 	const last = "WHERE check_id = (SELECT check_id FROM checks ORDER BY check_id DESC LIMIT 1) RETURNING check_id"

@@ -20,18 +20,15 @@ func (s *suite) recording(t *testing.T) {
 	password := rand.Text()
 	exec := func(statement string) {
 		t.Helper()
-		_, err := s.Postgres.Pool.Exec(ctx, statement)
-		act(t, err)
+		must.Get(s.Postgres.Pool.Exec(ctx, statement))(t)
 	}
 	exec(fmt.Sprintf("CREATE ROLE lesser LOGIN PASSWORD '%s'", password))
-	act(t, s.Postgres.Script(ctx, s.Postgres.URL, "../../deploy/postgres/grants.sql",
+	must.Do(t, s.Postgres.Script(ctx, s.Postgres.URL, "../../deploy/postgres/grants.sql",
 		map[string]string{"service": "lesser", "schema": "public"}))
-	url, err := s.Postgres.As("lesser", password)
-	act(t, err)
-	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": url})
-	act(t, err)
-	t.Cleanup(func() { act(t, node.Kill()) })
-	act(t, node.Start(ctx))
+	url := must.Get(s.Postgres.As("lesser", password))(t)
+	node := must.Get(s.AddNode(fleet.Settings{"DATABASE_URL": url}))(t)
+	t.Cleanup(func() { must.Do(t, node.Kill()) })
+	must.Do(t, node.Start(ctx))
 	status := func(n *fleet.Node) (status int, body string) {
 		a := must.Get(n.Ready(ctx))(t)
 		return a.Status, string(a.Body)
@@ -65,7 +62,7 @@ func (s *suite) recording(t *testing.T) {
 	var told struct {
 		Dependencies []struct{ Name, Status, Detail string }
 	}
-	act(t, json.Unmarshal([]byte(body), &told))
+	must.Do(t, json.Unmarshal([]byte(body), &told))
 	if len(told.Dependencies) != 2 || told.Dependencies[1].Name != "store" ||
 		!strings.Contains(told.Dependencies[1].Detail, "cannot record checks") {
 		t.Errorf("/readyz says %s", body)

@@ -42,22 +42,19 @@ func testRoles(t *testing.T, binary string) {
 func (r *roles) prepare(t *testing.T) {
 	ctx := limited(t, patience)
 	for range 2 { // it may be run again
-		act(t, r.Postgres.Script(ctx, r.Postgres.URL, "../../deploy/postgres/roles.sql", r.variables))
+		must.Do(t, r.Postgres.Script(ctx, r.Postgres.URL, "../../deploy/postgres/roles.sql", r.variables))
 	}
 	url := func(role string) string {
 		password := rand.Text()
-		_, err := r.Postgres.Pool.Exec(ctx, fmt.Sprintf("ALTER ROLE %q PASSWORD '%s'", role, password))
-		act(t, err)
-		url, err := r.Postgres.As(role, password)
-		act(t, err)
+		must.Get(r.Postgres.Pool.Exec(ctx, fmt.Sprintf("ALTER ROLE %q PASSWORD '%s'", role, password)))(t)
+		url := must.Get(r.Postgres.As(role, password))(t)
 		return url
 	}
 	r.owner, r.service = url(r.variables["owner"]), url(r.variables["service"])
-	conn, err := pgx.Connect(ctx, r.service)
-	act(t, err)
+	conn := must.Get(pgx.Connect(ctx, r.service))(t)
 	defer func() { _ = conn.Close(context.Background()) }()
 	var jit string
-	if act(t, conn.QueryRow(ctx, "SHOW jit").Scan(&jit)); jit != "off" {
+	if must.Do(t, conn.QueryRow(ctx, "SHOW jit").Scan(&jit)); jit != "off" {
 		t.Error("queries are compiled where nodes share sessions through a pooler")
 	}
 }
@@ -65,17 +62,16 @@ func (r *roles) prepare(t *testing.T) {
 func (r *roles) migrate(t *testing.T, binary string) {
 	ctx := limited(t, patience)
 	node, err := r.AddNode(fleet.Settings{"DATABASE_URL": r.service})
-	act(t, err)
+	must.Do(t, err)
 	for _, says := range []string{"may not use it", "spendgate migrate"} {
 		if err := node.Start(ctx); err == nil || !strings.Contains(err.Error(), says) {
 			t.Fatalf("a node whose role may not make the schema says %v; want %q", err, says)
 		}
-		_, err := r.Postgres.Pool.Exec(ctx, `GRANT USAGE ON SCHEMA "Gate" TO "Gate Service"`)
-		act(t, err)
+		must.Get(r.Postgres.Pool.Exec(ctx, `GRANT USAGE ON SCHEMA "Gate" TO "Gate Service"`))(t)
 	}
 	run := func(role string) (int, string) {
 		code, output, err := fleet.Run(ctx, binary, t.TempDir(), fleet.Settings{"DATABASE_URL": r.owner}, "migrate", "--service", role)
-		act(t, err)
+		must.Do(t, err)
 		return code, output
 	}
 	// The owner would take its own rights away.
@@ -89,7 +85,7 @@ func (r *roles) migrate(t *testing.T, binary string) {
 	}
 	r.told(t, binary)
 	// psql runs the same script.
-	act(t, r.Postgres.Script(ctx, r.owner, "../../deploy/postgres/grants.sql", r.variables))
+	must.Do(t, r.Postgres.Script(ctx, r.owner, "../../deploy/postgres/grants.sql", r.variables))
 }
 
 // told: --check names what an upgrade without --service left out, and what to do about it.
@@ -105,23 +101,23 @@ func (r *roles) told(t *testing.T, binary string) {
 	}
 	checks(0, "can be used")
 	_, err := r.Postgres.Pool.Exec(t.Context(), `REVOKE ALL ON "Gate".sessions FROM "Gate Service"`)
-	act(t, err)
+	must.Do(t, err)
 	checks(1, "may not SELECT sessions, INSERT sessions, UPDATE sessions and 1 more: run `spendgate migrate --service \"Gate Service\"`")
 	_, err = r.Postgres.Pool.Exec(t.Context(), `GRANT ALL ON "Gate".sessions TO "Gate Service"`)
-	act(t, err)
+	must.Do(t, err)
 }
 
 // work makes a node do everything that uses the database.
 func (r *roles) work(t *testing.T) {
 	ctx, node := limited(t, patience), r.Nodes[0]
 	owner, err := pgx.Connect(ctx, r.owner)
-	act(t, err)
+	must.Do(t, err)
 	defer owner.Close(ctx) //nolint:errcheck // no query is in flight
 	// The partitions that a node makes and removes by itself, at its start and daily.
 	day := "checks_" + time.Now().UTC().AddDate(0, 0, 3).Format("20060102")
 	_, err = owner.Exec(ctx, `DROP TABLE `+day+`; INSERT INTO idempotency_keys VALUES ('\x00', gen_random_uuid(), now() - interval '1 hour')`)
-	act(t, err)
-	act(t, node.Start(ctx))
+	must.Do(t, err)
+	must.Do(t, node.Start(ctx))
 	eventually(t, patience, "the partition is made, and the expired key removed", func() (done bool) {
 		err := owner.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM idempotency_keys) AND EXISTS (
 			SELECT FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid JOIN pg_trigger AS t ON t.tgrelid = c.oid
@@ -132,7 +128,7 @@ func (r *roles) work(t *testing.T) {
 
 	admin := node.Admin(r.AdminKey)
 	id, key, err := admin.CreateKey(ctx, "test", plenty)
-	act(t, err)
+	must.Do(t, err)
 	r.client = node.Client(key)
 	ok(t, must.Get(admin.PatchKey(ctx, id, map[string]any{"name": "changed"}))(t), http.StatusOK)
 	ok(t, must.Get(r.client.PostPolicy(ctx, standardPolicy()))(t), http.StatusCreated)
@@ -162,7 +158,7 @@ func (r *roles) work(t *testing.T) {
 		t.Errorf("the violation is not listed once it is counted: %s", list)
 	}
 	// A new epoch, and the windows from the database.
-	act(t, r.Redis.Client.FlushAll(ctx).Err())
+	must.Do(t, r.Redis.Client.FlushAll(ctx).Err())
 	action.IdempotencyKey = ""
 	if again := check(t, r.client, action); !again.Result().Duplicate() {
 		t.Errorf("passed again after Redis was emptied: %s", again)
@@ -206,7 +202,7 @@ func (r *roles) refused(t *testing.T) {
 	ctx, schema := limited(t, patience), r.quoted("schema")
 	before, tables := r.recorded(t), r.tables(t)
 	service, err := pgx.Connect(ctx, r.service)
-	act(t, err)
+	must.Do(t, err)
 	defer service.Close(ctx) //nolint:errcheck // no query is in flight
 	tried := []string{
 		"SET session_replication_role = replica", "SET ROLE " + r.quoted("owner"), "SET ROLE postgres",
@@ -267,12 +263,12 @@ func (r *roles) tables(t *testing.T) (tables [][2]string) {
 	rows, err := r.Postgres.Pool.Query(t.Context(), `SELECT relname, attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid
 		AND attnum = 1
 		WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p') ORDER BY relname`, r.quoted("schema"))
-	act(t, err)
+	must.Do(t, err)
 	tables, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (table [2]string, err error) {
 		err = row.Scan(&table[0], &table[1])
 		return table, err
 	})
-	act(t, err)
+	must.Do(t, err)
 	const least = 18 // with a week of partitions
 	if len(tables) < least {
 		t.Fatalf("only %d tables: %v", len(tables), tables)
@@ -294,6 +290,6 @@ func (r *roles) recorded(t *testing.T) (all string) {
 		(SELECT string_agg(concat_ws(' ', tgrelid::regclass, tgname, tgenabled), E'\n' ORDER BY tgrelid, tgname) FROM pg_trigger),
 		(SELECT string_agg(concat_ws(' ', relname, relowner::regrole), E'\n' ORDER BY relname) FROM pg_class
 		WHERE relnamespace = 'SCHEMA'::regnamespace))`, "SCHEMA", r.quoted("schema"))
-	act(t, r.Postgres.Pool.QueryRow(t.Context(), query).Scan(&all))
+	must.Do(t, r.Postgres.Pool.QueryRow(t.Context(), query).Scan(&all))
 	return all
 }

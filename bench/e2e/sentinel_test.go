@@ -32,10 +32,10 @@ func (s *suite) masterKilled(t *testing.T) {
 	defer s.neverSplit(t)()
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, master.Kill())
+		must.Do(t, master.Kill())
 		s.promoted(t, master)
 		back = time.Now()
-		act(t, master.Start(limited(t, patience)))
+		must.Do(t, master.Start(limited(t, patience)))
 		return from, back
 	}, outage)
 	after()
@@ -99,7 +99,7 @@ func (s *suite) masterDemoted(t *testing.T) {
 	after, master := s.before(t), s.master(t)
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, s.Sentinel.Reverse(limited(t, patience), master))
+		must.Do(t, s.Sentinel.Reverse(limited(t, patience), master))
 		s.promoted(t, master)
 		return from, time.Now()
 	}, func(from, back time.Time) expectation {

@@ -81,7 +81,7 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	at := time.Now()
 	close(signalled)
-	act(t, n.Terminate())
+	must.Do(t, n.Terminate())
 	unreadyAtOnce(t, n)
 	terminated(t, n, at)
 	sending.Wait()
@@ -101,7 +101,7 @@ func (s *suite) finishedAtTheEnd(t *testing.T) {
 		t.Error("nothing was answered after SIGTERM")
 	}
 	t.Logf("%d checks, %d of them sent after SIGTERM", len(answered), inFlight)
-	act(t, n.Start(limited(t, patience)))
+	must.Do(t, n.Start(limited(t, patience)))
 }
 
 // G11: a node whose database hangs, with a check in doubt and an open connection
@@ -111,15 +111,15 @@ func (s *suite) stopsBesideAHungDatabase(t *testing.T) {
 	client := s.client(0)
 	check(t, client, s.action("5"))
 	metricsOf(t, n)
-	act(t, s.Postgres.Stop())
+	must.Do(t, s.Postgres.Stop())
 	refusedInOutage(t, must.Get(client.Check(t.Context(), s.action("5")))(t))
 	signalled := time.Now()
-	act(t, n.Terminate())
+	must.Do(t, n.Terminate())
 	unreadyAtOnce(t, n)
 	metricsOf(t, n) // it keeps the connection
 	terminated(t, n, signalled)
-	act(t, s.Postgres.Continue())
-	act(t, n.Start(limited(t, patience)))
+	must.Do(t, s.Postgres.Continue())
+	must.Do(t, n.Start(limited(t, patience)))
 }
 
 // slowCommits makes each commit take about 200 ms, by locking the trail most of

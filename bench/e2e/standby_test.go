@@ -40,7 +40,7 @@ func (s *suite) durabilityReported(t *testing.T) {
 // failOver promotes the standby, once the primary is out of the way.
 func (s *suite) failOver(t *testing.T) (back time.Time) {
 	t.Helper()
-	act(t, s.Standby.Promote(limited(t, patience)))
+	must.Do(t, s.Standby.Promote(limited(t, patience)))
 	back = time.Now()
 	s.Postgres, s.Standby = s.Standby, s.Postgres
 	return back
@@ -52,8 +52,8 @@ func (s *suite) restore(t *testing.T) {
 	if text := s.durability(t); !strings.Contains(text, "no synchronous standby") {
 		t.Errorf("without a synchronous standby /readyz says %s", text)
 	}
-	act(t, s.Standby.Kill())
-	act(t, s.Standby.Follow(limited(t, patience), s.Postgres))
+	must.Do(t, s.Standby.Kill())
+	must.Do(t, s.Standby.Follow(limited(t, patience), s.Postgres))
 	s.durabilityReported(t)
 }
 
@@ -64,7 +64,7 @@ func (s *suite) primaryGone(t *testing.T, end func() error) {
 	after := s.before(t)
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, end())
+		must.Do(t, end())
 		return from, s.failOver(t)
 	}, func(from, back time.Time) expectation {
 		return expectation{mayFail: around(from, back), within: closedIn}
@@ -93,7 +93,7 @@ func (s *suite) standbyBehind(t *testing.T) {
 			kept.Counterparty, keptKeyed.Counterparty).Scan(&n)
 		return err == nil && n == 2
 	})
-	act(t, s.Standby.Kill()) // it receives nothing more
+	must.Do(t, s.Standby.Kill()) // it receives nothing more
 	lost, lostKeyed := s.action("43"), s.keyed("44")
 	gone := []fleet.Answer{check(t, s.client(0), lost), check(t, s.client(1), lostKeyed)}
 	for n := range 2 { // from now on the nodes have the check in memory
@@ -101,18 +101,18 @@ func (s *suite) standbyBehind(t *testing.T) {
 			t.Errorf("sent again before the failover: %+v", r)
 		}
 	}
-	act(t, s.Postgres.Kill())
-	act(t, s.Standby.Start(limited(t, patience)))
+	must.Do(t, s.Postgres.Kill())
+	must.Do(t, s.Standby.Start(limited(t, patience)))
 	s.failOver(t)
 	s.answeredWithin(t, resumeIn, s.client(0), s.action("45"))
 	s.answeredWithin(t, resumeIn, s.client(1), s.action("45"))
 
-	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	must.Do(t, s.Redis.Client.FlushAll(t.Context()).Err())
 	for _, n := range s.Nodes {
 		signalled := time.Now()
-		act(t, n.Terminate())
+		must.Do(t, n.Terminate())
 		terminated(t, n, signalled)
-		act(t, n.Start(limited(t, patience)))
+		must.Do(t, n.Start(limited(t, patience)))
 	}
 	for _, before := range gone {
 		ok(t, must.Get(s.client(0).GetCheck(t.Context(), before.Result().CheckID))(t), http.StatusNotFound)
@@ -137,8 +137,7 @@ func (s *suite) standbyBehind(t *testing.T) {
 func (s *suite) desynchronise(t *testing.T) {
 	t.Helper()
 	for _, statement := range []string{"ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"} {
-		_, err := s.Postgres.Pool.Exec(t.Context(), statement)
-		act(t, err)
+		must.Get(s.Postgres.Pool.Exec(t.Context(), statement))(t)
 	}
 	eventually(t, patience, "/readyz reports it", func() bool { return strings.Contains(s.durability(t), "no synchronous standby") })
 }

@@ -36,23 +36,22 @@ const formerAdminKey = "admin-key-that-was-0123456789"
 func testStart(t *testing.T, binary string) {
 	dir := t.TempDir()
 	for _, folder := range []string{filepath.Dir(dir), dir} {
-		act(t, os.Chmod(folder, 0o711)) //nolint:gosec // another user runs PostgreSQL
+		must.Do(t, os.Chmod(folder, 0o711)) //nolint:gosec // another user runs PostgreSQL
 	}
-	redis, err := fleet.StartRedis(t.Context(), filepath.Join(dir, "redis"))
-	act(t, err)
-	t.Cleanup(func() { act(t, redis.Close()) })
+	redis := must.Get(fleet.StartRedis(t.Context(), filepath.Join(dir, "redis")))(t)
+	t.Cleanup(func() { must.Do(t, redis.Close()) })
 	postgres, err := fleet.StartPostgres(t.Context(), filepath.Join(dir, "postgres"), "fsync=off")
-	act(t, err)
-	t.Cleanup(func() { act(t, postgres.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, postgres.Close()) })
 	s := &start{binary: binary, redis: redis, postgres: postgres, key: filepath.Join(dir, "key")}
-	act(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
+	must.Do(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
 	s.settings = fleet.Settings{
 		"REDIS_URL": redis.URL, "DATABASE_URL": postgres.URL, "ADMIN_KEY_FILE": s.key, "ALLOW_UNSAFE_DURABILITY": "true",
 	}
 	s.node, err = fleet.NewNode(binary, "serve", "start", dir, s.settings)
-	act(t, err)
+	must.Do(t, err)
 	s.node.Seen = documented(t)
-	t.Cleanup(func() { act(t, s.node.Kill()) })
+	t.Cleanup(func() { must.Do(t, s.node.Kill()) })
 	t.Run("refusals", s.refusals)
 	t.Run("waiting", s.waiting)
 	t.Run("durability", s.durability)
@@ -71,7 +70,7 @@ func (s *start) run(t *testing.T, want int, with fleet.Settings, args ...string)
 		maps.Copy(settings, all)
 	}
 	code, output, err := fleet.Run(limited(t, patience), s.binary, t.TempDir(), settings, args...)
-	act(t, err)
+	must.Do(t, err)
 	if code != want {
 		t.Errorf("%q exited with %d:\n%s", args, code, output)
 	}
@@ -81,8 +80,7 @@ func (s *start) run(t *testing.T, want int, with fleet.Settings, args ...string)
 // Faults that waiting does not mend end the start, and -check reports the same.
 func (s *start) refusals(t *testing.T) {
 	wrong := func(text string) string {
-		u, err := url.Parse(text)
-		act(t, err)
+		u := must.Get(url.Parse(text))(t)
 		u.User = url.UserPassword(u.User.Username(), "no-such-password")
 		return u.String()
 	}
@@ -118,7 +116,7 @@ func (s *start) refusals(t *testing.T) {
 		t.Errorf("--check says\n%s", said)
 	}
 	var tables int
-	act(t, s.postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
+	must.Do(t, s.postgres.Pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").Scan(&tables))
 	if tables > 0 {
 		t.Errorf("--check made %d tables", tables)
 	}
@@ -128,17 +126,15 @@ func (s *start) refusals(t *testing.T) {
 // reader returns the URL of a role that may not make tables.
 func (s *start) reader(t *testing.T) string {
 	t.Helper()
-	_, err := s.postgres.Pool.Exec(t.Context(), "CREATE ROLE reader LOGIN PASSWORD 'read'")
-	act(t, err)
-	u, err := url.Parse(s.postgres.URL)
-	act(t, err)
+	must.Get(s.postgres.Pool.Exec(t.Context(), "CREATE ROLE reader LOGIN PASSWORD 'read'"))(t)
+	u := must.Get(url.Parse(s.postgres.URL))(t)
 	u.User = url.UserPassword("reader", "read")
 	return u.String()
 }
 
 func (s *start) waiting(t *testing.T) {
-	act(t, s.redis.Kill())
-	act(t, s.node.Launch())
+	must.Do(t, s.redis.Kill())
+	must.Do(t, s.node.Launch())
 	eventually(t, patience, "it says what it waits for", func() bool {
 		return strings.Contains(s.node.Log(), `"msg":"waiting for a dependency","dependency":"redis"`)
 	})
@@ -156,9 +152,9 @@ func (s *start) waiting(t *testing.T) {
 			t.Errorf("logged %q", line)
 		}
 	}
-	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP)) // must not end it
-	act(t, s.redis.Start(t.Context()))
-	act(t, s.node.WaitReady(limited(t, patience)))
+	must.Do(t, syscall.Kill(s.node.PID(), syscall.SIGHUP)) // must not end it
+	must.Do(t, s.redis.Start(t.Context()))
+	must.Do(t, s.node.WaitReady(limited(t, patience)))
 	s.run(t, 0, nil, "healthcheck")
 	logs(t, s.node, `"msg":"listening"`)
 	named := regexp.MustCompile(`"msg":"listening".*"node":"(\S+?)"`).FindStringSubmatch(s.node.Log())
@@ -171,8 +167,7 @@ func (s *start) waiting(t *testing.T) {
 func (s *start) alter(t *testing.T, setting string) {
 	t.Helper()
 	for _, statement := range []string{"ALTER SYSTEM " + setting, "SELECT pg_reload_conf()"} {
-		_, err := s.postgres.Pool.Exec(t.Context(), statement)
-		act(t, err)
+		must.Get(s.postgres.Pool.Exec(t.Context(), statement))(t)
 	}
 }
 
@@ -204,7 +199,7 @@ func (s *start) durability(t *testing.T) {
 	s.alter(t, "SET synchronous_commit = 'off'")
 	eventually(t, patience, "the server has it", func() bool {
 		var commit string
-		act(t, s.postgres.Pool.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commit))
+		must.Do(t, s.postgres.Pool.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commit))
 		return commit == "off"
 	})
 	for range 3 {
@@ -218,11 +213,10 @@ func (s *start) durability(t *testing.T) {
 // A node that was given another Redis than the others does not start beside them, and
 // --check finds the same.
 func (s *start) otherRedis(t *testing.T) {
-	other, err := fleet.StartRedis(t.Context(), t.TempDir())
-	act(t, err)
-	t.Cleanup(func() { act(t, other.Close()) })
+	other := must.Get(fleet.StartRedis(t.Context(), t.TempDir()))(t)
+	t.Cleanup(func() { must.Do(t, other.Close()) })
 	_, key, err := s.node.Admin(formerAdminKey).CreateKey(t.Context(), "at work", plenty)
-	act(t, err)
+	must.Do(t, err)
 	client := s.node.Client(key)
 	ok(t, must.Get(client.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	check := func(ctx context.Context) (fleet.Answer, error) {
@@ -232,7 +226,7 @@ func (s *start) otherRedis(t *testing.T) {
 	}
 	ok(t, must.Get(check(t.Context()))(t), http.StatusOK)
 	_, err = s.postgres.Pool.Exec(t.Context(), "CREATE DATABASE anew")
-	act(t, err)
+	must.Do(t, err)
 	anew := fleet.Settings{"DATABASE_URL": strings.Replace(s.postgres.URL, "/postgres?", "/anew?", 1)}
 	if said := s.run(t, 1, anew, "serve", "--check"); !strings.Contains(said, "redis holds the windows of another deployment") {
 		t.Errorf("--check of a new database says\n%s", said)
@@ -246,7 +240,7 @@ func (s *start) otherRedis(t *testing.T) {
 	ok(t, must.Get(check(t.Context()))(t), http.StatusOK)
 	for _, emptied := range []bool{false, true} {
 		if emptied {
-			act(t, s.redis.Client.FlushDB(t.Context()).Err())
+			must.Do(t, s.redis.Client.FlushDB(t.Context()).Err())
 		}
 		if said := s.run(t, 0, nil, "serve", "--check"); !strings.Contains(said, "can be used") {
 			t.Errorf("--check beside it, Redis emptied %t, says\n%s", emptied, said)
@@ -258,16 +252,14 @@ func (s *start) otherRedis(t *testing.T) {
 // parts gives two nodes at work different Redis: each names the other in a metric, and the one that came later is not ready.
 func (s *start) parts(t *testing.T) {
 	const prefix = "elsewhere:"
-	names := func(id string) { act(t, s.redis.Client.Set(t.Context(), prefix+"i:{0}", id, 0).Err()) }
-	id, err := s.redis.Client.Get(t.Context(), "i:{0}").Result()
-	act(t, err)
+	names := func(id string) { must.Do(t, s.redis.Client.Set(t.Context(), prefix+"i:{0}", id, 0).Err()) }
+	id := must.Get(s.redis.Client.Get(t.Context(), "i:{0}").Result())(t)
 	names(id)
 	settings := maps.Clone(s.settings)
 	settings["REDIS_KEY_PREFIX"] = prefix
-	late, err := fleet.NewNode(s.binary, "serve", "late", t.TempDir(), settings)
-	act(t, err)
-	act(t, late.Start(limited(t, patience)))
-	defer func() { act(t, late.Kill()) }()
+	late := must.Get(fleet.NewNode(s.binary, "serve", "late", t.TempDir(), settings))(t)
+	must.Do(t, late.Start(limited(t, patience)))
+	defer func() { must.Do(t, late.Kill()) }()
 	names("another")
 	metric := regexp.MustCompile(`(?m)^spendgate_redis_differs\{host="[^"]+:\d+",node="[0-9a-f]{32}"\} 1$`)
 	for _, n := range []*fleet.Node{s.node, late} {
@@ -288,8 +280,7 @@ func (s *start) doctor(t *testing.T) {
 	has(t, said, "ok    redis\n", "ok    store\n", "ok    schema\n", "ok    rights of the role\n", "ok    a commit\n", "ok    time zones\n",
 		"ok    nodes at work: 1\n", "ok    the same redis as the nodes at work\n", "ok    balancer, nodes that are ready: 1\n",
 		"ok    gateway\n", "ok    port SPENDGATE_LISTEN_ADDR\n")
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	act(t, err)
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close() //nolint:errcheck // the test is over
 	said = s.run(t, 1, fleet.Settings{"LISTEN_ADDR": taken.Addr().String(), "REDIS_KEY_PREFIX": "none:"},
 		"doctor", "--balancer", "http://127.0.0.1:1", "--gateway", "http://127.0.0.1:1", "--prometheus", "http://127.0.0.1:1")
@@ -318,8 +309,8 @@ func (s *start) hangup(t *testing.T) {
 	set := func(setting string) {
 		t.Helper()
 		before := len(s.node.Log())
-		act(t, os.WriteFile(s.key, []byte(setting), 0o600))
-		act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
+		must.Do(t, os.WriteFile(s.key, []byte(setting), 0o600))
+		must.Do(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
 		eventually(t, patience, "the setting is taken",
 			func() bool { return strings.Contains(s.node.Log()[before:], "the settings were read again") })
 	}
@@ -331,8 +322,8 @@ func (s *start) hangup(t *testing.T) {
 		t.Error("not both keys, and nothing else, are accepted")
 	}
 	set(next)
-	act(t, os.Remove(s.key))
-	act(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
+	must.Do(t, os.Remove(s.key))
+	must.Do(t, syscall.Kill(s.node.PID(), syscall.SIGHUP))
 	eventually(t, patience, "a fault is told",
 		func() bool { return strings.Contains(s.node.Log(), "cannot read the settings again; nothing changed") })
 	if !accepts(next) || accepts(former) {
@@ -349,43 +340,40 @@ func (s *start) connections(t *testing.T) {
 	for _, statement := range []string{
 		"CREATE ROLE single LOGIN PASSWORD 'single' CONNECTION LIMIT 1", "CREATE DATABASE single OWNER single",
 	} {
-		_, err := s.postgres.Pool.Exec(t.Context(), statement)
-		act(t, err)
+		must.Get(s.postgres.Pool.Exec(t.Context(), statement))(t)
 	}
-	u, err := url.Parse(s.postgres.URL)
-	act(t, err)
+	u := must.Get(url.Parse(s.postgres.URL))(t)
 	u.User, u.Path = url.UserPassword("single", "single"), "/single"
 	settings := maps.Clone(s.settings)
 	delete(settings, "ADMIN_KEY_FILE") // it is gone
 	maps.Copy(settings, fleet.Settings{"DATABASE_URL": u.String(), "REDIS_KEY_PREFIX": "single:"})
-	node, err := fleet.NewNode(s.binary, "serve", "single", t.TempDir(), settings)
-	act(t, err)
-	t.Cleanup(func() { act(t, node.Kill()) })
-	act(t, node.Launch())
+	node := must.Get(fleet.NewNode(s.binary, "serve", "single", t.TempDir(), settings))(t)
+	t.Cleanup(func() { must.Do(t, node.Kill()) })
+	must.Do(t, node.Launch())
 	eventually(t, patience, "it says what it waits for", func() bool {
 		return strings.Contains(node.Log(), `"msg":"waiting for a dependency","dependency":"store"`) || !node.Running()
 	})
 	other := s.postgres.Pool.Config().ConnConfig.Copy()
 	other.Database = "single"
 	migrating, err := pgx.ConnectConfig(t.Context(), other)
-	act(t, err)
+	must.Do(t, err)
 	defer func() { _ = migrating.Close(context.Background()) }()
 	_, err = migrating.Exec(t.Context(), "SELECT pg_advisory_lock(hashtext('migrations'), hashtext('public'))")
-	act(t, err)
+	must.Do(t, err)
 	_, err = s.postgres.Pool.Exec(t.Context(), "ALTER ROLE single CONNECTION LIMIT -1")
-	act(t, err)
+	must.Do(t, err)
 	eventually(t, patience, "/readyz knows, while it migrates, that the store can be used", func() bool {
 		answer, err := node.Ready(t.Context())
 		return err == nil && answer.Status == http.StatusServiceUnavailable &&
 			strings.Contains(string(answer.Body), `{"name":"store","status":"ok"`)
 	})
-	act(t, migrating.Close(t.Context()))
-	act(t, node.WaitReady(limited(t, patience)))
+	must.Do(t, migrating.Close(t.Context()))
+	must.Do(t, node.WaitReady(limited(t, patience)))
 }
 
 // While the database is down, /readyz names neither it nor its user.
 func (s *start) outage(t *testing.T) {
-	act(t, s.postgres.Kill())
+	must.Do(t, s.postgres.Kill())
 	var body string
 	eventually(t, patience, "/readyz fails", func() bool {
 		a := must.Get(s.node.Ready(context.Background()))(t)
@@ -397,7 +385,7 @@ func (s *start) outage(t *testing.T) {
 			t.Errorf("/readyz says %s", body)
 		}
 	}
-	act(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
+	must.Do(t, os.WriteFile(s.key, []byte(formerAdminKey), 0o600))
 	said := s.run(t, 1, nil, "doctor", "--balancer", s.node.API)
 	has(t, said, "FAIL  store: ",
 		"SKIP  durability, schema, rights of the role, a commit, nodes", "FAIL  balancer, nodes that are ready: 0: it answers")

@@ -18,9 +18,9 @@ const staleClaim = 4*time.Second + slack
 func (s *suite) nodeKilled(t *testing.T) {
 	s.underLoad(t, func() (from, back time.Time) {
 		from = time.Now()
-		act(t, s.Nodes[0].Kill())
+		must.Do(t, s.Nodes[0].Kill())
 		time.Sleep(500 * time.Millisecond)
-		act(t, s.Nodes[0].Start(t.Context()))
+		must.Do(t, s.Nodes[0].Start(t.Context()))
 		return from, time.Now()
 	}, func(from, back time.Time) expectation {
 		return expectation{
@@ -42,23 +42,18 @@ const distantName = "distant"
 
 func (s *suite) distant(t *testing.T) *distantNode {
 	t.Helper()
-	database, err := url.Parse(s.Postgres.URL)
-	act(t, err)
-	network, err := fleet.NewProxy(database.Host)
-	act(t, err)
+	database := must.Get(url.Parse(s.Postgres.URL))(t)
+	network := must.Get(fleet.NewProxy(database.Host))(t)
 	database.Host = network.Addr
 	query := database.Query()
 	query.Set("application_name", distantName)
 	database.RawQuery = query.Encode()
-	node, err := s.AddNode(fleet.Settings{"DATABASE_URL": database.String()})
-	act(t, err)
+	node := must.Get(s.AddNode(fleet.Settings{"DATABASE_URL": database.String()}))(t)
 	t.Cleanup(func() {
-		if err := node.Kill(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, node.Kill())
 		_ = network.Close()
 	})
-	act(t, node.Start(limited(t, patience)))
+	must.Do(t, node.Start(limited(t, patience)))
 	d := &distantNode{Node: node, network: network, answer: make(chan shot, 1)}
 	s.warm(t, d)
 	return d
@@ -90,7 +85,7 @@ func (s *suite) pauseWith(t *testing.T, action fleet.Action) *distantNode {
 	eventually(t, patience, "the claim is in Redis and its commit on the way", func() bool {
 		return s.claims(t) > claims && d.network.Kept()
 	})
-	act(t, d.Stop())
+	must.Do(t, d.Stop())
 	return d
 }
 
@@ -113,7 +108,7 @@ func (s *suite) resume(t *testing.T, p *distantNode) shot {
 			"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'", distantName).Scan(&busy)
 		return err == nil && busy == 0 && p.network.Returned() > returned
 	})
-	act(t, p.Continue())
+	must.Do(t, p.Continue())
 	select {
 	case x := <-p.answer:
 		return x
@@ -142,7 +137,7 @@ func (s *suite) claimOfStoppedNode(t *testing.T) {
 func (s *suite) commitOfLostWindows(t *testing.T) {
 	action := s.action("79")
 	paused := s.pauseWith(t, action)
-	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	must.Do(t, s.Redis.Client.FlushAll(t.Context()).Err())
 
 	first := check(t, s.client(0), action)
 	if first.Result().Decision != "allow" || first.Took() > closedIn {

@@ -74,8 +74,7 @@ func TestEndToEnd(t *testing.T) {
 // build compiles the service.
 func build(t *testing.T, o fleet.BuildOptions) string {
 	t.Helper()
-	binary, err := fleet.Build(t.Context(), t.TempDir(), o)
-	act(t, err)
+	binary := must.Get(fleet.Build(t.Context(), t.TempDir(), o))(t)
 	return binary
 }
 
@@ -181,9 +180,7 @@ func startFleet(t *testing.T, o fleet.Options) *fleet.Fleet {
 	}
 	f := must.Get(fleet.Start(t.Context(), o))(t)
 	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, f.Close())
 	})
 	return f
 }
@@ -201,15 +198,12 @@ var document = sync.OnceValues(func() (*apitest.Document, error) {
 // request ID are HAProxy's.
 func documented(t *testing.T) fleet.Seen {
 	t.Helper()
-	doc, err := document()
-	act(t, err)
+	doc := must.Get(document())(t)
 	return func(method, path string, a fleet.Answer) {
 		if a.Header.Get("X-Request-Id") == "" {
 			return
 		}
-		if err := doc.CheckResponse(method, path, apitest.Response{Status: a.Status, Header: a.Header, Body: a.Body}); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, doc.CheckResponse(method, path, apitest.Response{Status: a.Status, Header: a.Header, Body: a.Body}))
 	}
 }
 
@@ -274,14 +268,10 @@ func (s *suite) repair(t *testing.T) {
 		} else {
 			err = p.Start(ctx)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	}
 	for _, n := range s.Nodes[:2] {
-		if err := n.WaitReady(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, n.WaitReady(ctx))
 	}
 }
 

@@ -104,14 +104,13 @@ func runTraced(t *testing.T, binary, endpoint string, on bool) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
 	admin := "dev-admin-key-0123456789"
 	folder := filepath.Join(t.TempDir(), "data")
-	n, err := fleet.NewNode(binary, "dev", "traced", t.TempDir(),
-		fleet.Settings{"DATA_DIR": folder, "ADMIN_KEY": admin, "PPROF": "true"})
-	act(t, err)
+	n := must.Get(fleet.NewNode(binary, "dev", "traced", t.TempDir(),
+		fleet.Settings{"DATA_DIR": folder, "ADMIN_KEY": admin, "PPROF": "true"}))(t)
 	n.Seen = documented(t)
-	t.Cleanup(func() { act(t, n.Kill()) })
-	act(t, n.Start(limited(t, patience)))
+	t.Cleanup(func() { must.Do(t, n.Kill()) })
+	must.Do(t, n.Start(limited(t, patience)))
 	_, key, err := n.Admin(admin).CreateKey(t.Context(), "traced", plenty)
-	act(t, err)
+	must.Do(t, err)
 	eventually(t, patience, "the ready policies are there", func() bool {
 		_, err := os.Stat(filepath.Join(folder, "sample.key")) // is made last
 		return err == nil
@@ -132,23 +131,21 @@ func runTraced(t *testing.T, binary, endpoint string, on bool) {
 		t.Errorf("OpenTelemetry has goroutines: %t, want %t (%d)", runs, on, goroutines.Status)
 	}
 	signalled := time.Now()
-	act(t, n.Terminate())
+	must.Do(t, n.Terminate())
 	terminated(t, n, signalled)
 }
 
 // traced sends a check as a part of its caller's trace.
 func traced(t *testing.T, n *fleet.Node, key, body string, status int) []byte {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.API+"/v1/checks", strings.NewReader(body))
-	act(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, n.API+"/v1/checks", strings.NewReader(body)))(t)
 	r.Header.Set("X-API-Key", key)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")
 	answer, err := http.DefaultClient.Do(r)
-	act(t, err)
+	must.Do(t, err)
 	defer answer.Body.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(answer.Body)
-	act(t, err)
+	text := must.Get(io.ReadAll(answer.Body))(t)
 	if answer.StatusCode != status {
 		t.Errorf("answered %d: %s", answer.StatusCode, text)
 	}

@@ -57,10 +57,8 @@ func testUpgrade(t *testing.T, binary string) {
 func buildNext(t *testing.T) string {
 	t.Helper()
 	const commit = "audit/postgres/commit.go"
-	migration, err := os.ReadFile("testdata/next.sql")
-	act(t, err)
-	source, err := os.ReadFile(filepath.Join("../..", commit))
-	act(t, err)
+	migration := must.Get(os.ReadFile("testdata/next.sql"))(t)
+	source := must.Get(os.ReadFile(filepath.Join("../..", commit)))(t)
 	call := regexp.MustCompile(`(record_checks\([$0-9, ]+)\)`)
 	if n := len(call.FindAll(source, -1)); n != 1 {
 		t.Fatalf("%d calls that commit in %s, want 1", n, commit)
@@ -75,10 +73,9 @@ func buildNext(t *testing.T) string {
 func buildRevision(t *testing.T, revision string) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
-	root, err := fleet.ModuleRoot()
-	act(t, err)
-	act(t, git(t, "clone", "--quiet", "--shared", "--no-checkout", root, tree))
-	act(t, git(t, "-C", tree, "checkout", "--quiet", "--detach", revision))
+	root := must.Get(fleet.ModuleRoot())(t)
+	must.Do(t, git(t, "clone", "--quiet", "--shared", "--no-checkout", root, tree))
+	must.Do(t, git(t, "-C", tree, "checkout", "--quiet", "--detach", revision))
 	return build(t, fleet.BuildOptions{Module: tree})
 }
 
@@ -96,21 +93,18 @@ func (u *upgrade) begin(t *testing.T) {
 	ctx := limited(t, patience)
 	u.roles.prepare(t)
 	_, err := u.Postgres.Pool.Exec(ctx, "ALTER ROLE postgres SET search_path = gate") // so that the tests' questions find it
-	act(t, err)
+	must.Do(t, err)
 	u.Postgres.Pool.Reset()
 	u.migrate(t, u.old)
-	act(t, u.Postgres.Pool.QueryRow(ctx, "SELECT max(version) FROM migrations").Scan(&u.version))
+	must.Do(t, u.Postgres.Pool.QueryRow(ctx, "SELECT max(version) FROM migrations").Scan(&u.version))
 	for range 3 {
-		n, err := u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service})
-		act(t, err)
-		act(t, n.Start(ctx))
+		n := must.Get(u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service}))(t)
+		must.Do(t, n.Start(ctx))
 	}
 	u.front, err = fleet.StartBalancer(ctx, t.TempDir(), u.Nodes)
-	act(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := u.front.Kill(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, u.front.Kill())
 	})
 	_, u.key = u.newKey(t, plenty)
 	u.post(t, u.Nodes[0], standardPolicy())
@@ -129,8 +123,7 @@ func (u *upgrade) migrate(t *testing.T, binary string) {
 // refusesOlderSchema: a node of the next version that cannot migrate ends with an
 // error that says what to do.
 func (u *upgrade) refusesOlderSchema(t *testing.T) {
-	n, err := u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service})
-	act(t, err)
+	n := must.Get(u.AddNode(fleet.Settings{"DATABASE_URL": u.roles.service}))(t)
 	n.Install(u.next)
 	if err := n.Start(limited(t, patience)); err == nil || !strings.Contains(err.Error(), "spendgate migrate") {
 		t.Errorf("a new node on the old schema: %v", err)
@@ -194,10 +187,10 @@ func unharmed(_, _ time.Time) expectation {
 func (u *upgrade) replace(t *testing.T, n *fleet.Node, binary string) {
 	t.Helper()
 	signalled := time.Now()
-	act(t, n.Terminate())
+	must.Do(t, n.Terminate())
 	terminated(t, n, signalled)
 	n.Install(binary)
-	act(t, n.Start(limited(t, patience)))
+	must.Do(t, n.Start(limited(t, patience)))
 	runs := strings.Contains(string(must.Get(n.Metrics(t.Context()))(t).Body), `version="`+nextVersion+`"`)
 	if runs != (binary == u.next) {
 		t.Errorf("%s runs the next version: %t", n.Name, runs)
@@ -257,8 +250,7 @@ func (u *upgrade) schemaWentBack(t *testing.T, upgraded, old *fleet.Node) {
 	t.Helper()
 	ctx := limited(t, patience)
 	set := func(statement string) {
-		_, err := u.Postgres.Pool.Exec(ctx, statement, u.version)
-		act(t, err)
+		must.Get(u.Postgres.Pool.Exec(ctx, statement, u.version))(t)
 	}
 	set("UPDATE migrations SET version = -version WHERE version > $1")
 	defer set("UPDATE migrations SET version = -version WHERE version < 0 AND $1 > 0")
@@ -274,6 +266,6 @@ func (u *upgrade) writtenBy(t *testing.T, version string) (n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	act(t, u.Postgres.Pool.QueryRow(ctx, "SELECT count(*) FROM checks WHERE written_by = $1", version).Scan(&n))
+	must.Do(t, u.Postgres.Pool.QueryRow(ctx, "SELECT count(*) FROM checks WHERE written_by = $1", version).Scan(&n))
 	return n
 }

@@ -31,7 +31,7 @@ func testWebhooks(t *testing.T, binary string) {
 	}})
 	admin := f.Nodes[0].Admin(f.AdminKey)
 	_, key, err := admin.CreateKey(t.Context(), "test", plenty)
-	act(t, err)
+	must.Do(t, err)
 	node := f.Nodes[0].Client(key)
 	ok(t, must.Get(node.PostPolicy(t.Context(), standardPolicy()))(t), http.StatusCreated)
 	refuse(t, node, "before") // which is not delivered
@@ -67,10 +67,9 @@ func testWebhooks(t *testing.T, binary string) {
 	good.hold()
 	want = append(want, refuse(t, node, "held"))
 	eventually(t, patience, "a delivery is in flight", good.holds)
-	second, err := f.AddNode(nil)
-	act(t, err)
-	act(t, second.Start(limited(t, patience)))
-	act(t, f.Nodes[0].Kill())
+	second := must.Get(f.AddNode(nil))(t)
+	must.Do(t, second.Start(limited(t, patience)))
+	must.Do(t, f.Nodes[0].Kill())
 	good.free()
 	node, admin = second.Client(key), second.Admin(f.AdminKey)
 	for i := range 5 {
@@ -82,9 +81,8 @@ func testWebhooks(t *testing.T, binary string) {
 	if good.twice {
 		t.Error("two nodes delivered at once")
 	}
-	third, err := f.AddNode(fleet.Settings{"WEBHOOK_PRIVATE_ADDRESSES": "false"})
-	act(t, err)
-	act(t, third.Start(limited(t, patience)))
+	third := must.Get(f.AddNode(fleet.Settings{"WEBHOOK_PRIVATE_ADDRESSES": "false"}))(t)
+	must.Do(t, third.Start(limited(t, patience)))
 	ok(t, must.Get(third.Admin(f.AdminKey).Do(t.Context(), "POST", "/v1/webhooks", good.body()))(t), http.StatusUnprocessableEntity)
 	for _, n := range f.Nodes {
 		if strings.Contains(n.Log(), "whsec_") {
@@ -150,9 +148,7 @@ func receive(t *testing.T, answer http.HandlerFunc) *eventReceiver {
 				CheckID string `json:"check_id"`
 			}
 		}
-		if err := json.Unmarshal(body, &e); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, json.Unmarshal(body, &e))
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.checks = append(r.checks, e.Data.CheckID)
@@ -171,7 +167,7 @@ func (r *eventReceiver) create(t *testing.T, admin *fleet.Client) {
 	var w struct {
 		ID string `json:"webhook_id"`
 	}
-	act(t, json.Unmarshal(a.Body, &w))
+	must.Do(t, json.Unmarshal(a.Body, &w))
 	r.path = "/v1/webhooks/" + w.ID
 	r.verify(t, a)
 }
@@ -180,9 +176,8 @@ func (r *eventReceiver) create(t *testing.T, admin *fleet.Client) {
 func (r *eventReceiver) verify(t *testing.T, a fleet.Answer) {
 	t.Helper()
 	var w struct{ Secret string }
-	act(t, json.Unmarshal(a.Body, &w))
-	v, err := standardwebhooks.NewWebhook(w.Secret)
-	act(t, err)
+	must.Do(t, json.Unmarshal(a.Body, &w))
+	v := must.Get(standardwebhooks.NewWebhook(w.Secret))(t)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.verifiers = []*standardwebhooks.Webhook{v}

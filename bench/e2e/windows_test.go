@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // insertPasses copies a recorded pass n times, each with a fingerprint of its
@@ -12,14 +14,13 @@ import (
 func (s *suite) insertPasses(t *testing.T, n int) {
 	t.Helper()
 	template := check(t, s.client(0), s.action("44")).Result().CheckID
-	tag, err := s.Postgres.Pool.Exec(t.Context(), `INSERT INTO checks
+	tag := must.Get(s.Postgres.Pool.Exec(t.Context(), `INSERT INTO checks
 		SELECT (lpad(to_hex(c.claimed_ms - n / 100), 12, '0') || lpad(to_hex(n), 20, '0'))::uuid, c.node, c.epoch, c.claimed_ms, c.until_ms,
 			c.policy_version, c.latency_ms, c.format, c.requested_type, c.action_type, c.decision, c.confidence, c.amount,
 			sha256(n::text::bytea), c.request_sha, c.currency, 'inserted', c.policy_id, c.counterparty, c.payment_method,
 			c.merchant_or_vendor, c.reason_text, NULL, c.metadata, c.reason_code, c.rule_id, c.rule_description, c.message,
 			c.next_step, c.key_id, c.request_id
-		FROM checks AS c, generate_series(1, $2) AS n WHERE c.check_id = $1`, strings.TrimPrefix(template, "chk_"), n)
-	act(t, err)
+		FROM checks AS c, generate_series(1, $2) AS n WHERE c.check_id = $1`, strings.TrimPrefix(template, "chk_"), n))(t)
 	if tag.RowsAffected() != int64(n) {
 		t.Fatalf("%d passes inserted", tag.RowsAffected())
 	}
@@ -32,7 +33,7 @@ func (s *suite) manyWindowsLost(t *testing.T) {
 	const windows = 100_000
 	s.insertPasses(t, windows)
 	after := s.before(t)
-	act(t, s.Redis.Client.FlushAll(t.Context()).Err())
+	must.Do(t, s.Redis.Client.FlushAll(t.Context()).Err())
 	lost := time.Now()
 	resumed := s.answeredWithin(t, resumeIn, s.client(0), s.action("45")).Done.Sub(lost)
 	after()

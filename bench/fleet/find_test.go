@@ -14,7 +14,5 @@ func TestPortIsReserved(t *testing.T) {
 		t.Error("another program could take the port", other.Close())
 	}
 	server := must.Get(net.Listen("tcp", loopback(port)))(t)
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, server.Close())
 }

@@ -23,9 +23,7 @@ func TestChildOutlivesTheThread(t *testing.T) {
 		begun.Add(1)
 		go func() {
 			runtime.LockOSThread() // and never unlocked
-			if err := p.Launch(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, p.Launch())
 			begun.Done()
 			held.Wait()
 		}()
@@ -37,9 +35,7 @@ func TestChildOutlivesTheThread(t *testing.T) {
 		if !p.Running() {
 			t.Error("it ended")
 		}
-		if err := p.Kill(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, p.Kill())
 	}
 }
 

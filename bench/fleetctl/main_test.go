@@ -63,9 +63,7 @@ func TestWithServers(t *testing.T) {
 				addrs = append(addrs, u.Host)
 			}
 			if test.signal != 0 {
-				if err := c.Process.Signal(test.signal); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, c.Process.Signal(test.signal))
 			}
 			_ = in.Close()
 			_ = c.Wait() // its exit code is checked

@@ -14,9 +14,7 @@ import (
 func TestLoadAgainstANode(t *testing.T) {
 	node := fleet.TestDev(t)
 	t.Cleanup(func() {
-		if err := node.End(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, node.End())
 	})
 	w := load.Workload{Seed: 1, Keys: 3, Agents: 20, Policies: 2}
 	keys := must.Get(load.Deployment{URL: node.API, AdminKey: node.AdminKey}.Prepare(t.Context(), w))(t)

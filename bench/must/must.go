@@ -1,4 +1,4 @@
-// Package must ends a test at an error that the test is not about.
+// Package must ends a test at an error that the test is not about, or fails it.
 package must
 
 import "testing"
@@ -8,6 +8,14 @@ func Do(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Check fails the test, which goes on, if there is an error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -16,12 +16,14 @@ type ended struct {
 
 func (e *ended) Helper()           {}
 func (e *ended) Fatal(args ...any) { e.with = args }
+func (e *ended) Error(args ...any) { e.with = args }
 
 func TestAnErrorEndsTheTest(t *testing.T) {
 	failed := errors.New("made to fail")
 	for what, call := range map[string]func(testing.TB, error){
-		"Do":  must.Do,
-		"Get": func(t testing.TB, err error) { must.Get(1, err)(t) },
+		"Do":    must.Do,
+		"Check": must.Check,
+		"Get":   func(t testing.TB, err error) { must.Get(1, err)(t) },
 	} {
 		e := &ended{TB: t}
 		if call(e, nil); e.with != nil {

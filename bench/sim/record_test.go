@@ -47,8 +47,7 @@ func (f *simulation) read(t *testing.T) *record {
 		r.byID[c.ID] = c
 	}
 	outcomes := must.Get(f.store.OutcomesOf(ctx, outcomeIDs))(t)
-	changes, err := f.store.Changes(ctx, audit.ChangeQuery{Limit: 1 + len(r.events)})
-	must.Do(t, err)
+	changes := must.Get(f.store.Changes(ctx, audit.ChangeQuery{Limit: 1 + len(r.events)}))(t)
 	byID := make(map[spend.ID]*spend.Outcome)
 	for _, o := range outcomes {
 		byID[o.ID] = o

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"spendgate/bench/must"
 	"spendgate/hotpath/wire"
 )
 
@@ -19,9 +20,7 @@ func TestDoctorHeaders(t *testing.T) {
 		io.WriteString(w, "{}") //nolint:errcheck // the test would notice
 	}))
 	t.Cleanup(s.Close)
-	if err := get(t.Context(), s.URL+"/whole", new(wire.Health), "X-Request-ID"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, get(t.Context(), s.URL+"/whole", new(wire.Health), "X-Request-ID"))
 	err := get(t.Context(), s.URL, new(wire.Health), "X-Request-ID")
 	if err == nil || !strings.Contains(err.Error(), "without the header X-Request-ID") {
 		t.Error(err)

@@ -41,10 +41,8 @@ func TestLogIsNotWaitedFor(t *testing.T) {
 		t.Errorf("%d lines are written and %d lost", written, lost)
 	}
 	metric := fmt.Sprintf("# TYPE spendgate_log_lines_lost_total counter\nspendgate_log_lines_lost_total %d\n", lost)
-	if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP spendgate_log_lines_lost_total "+
-		"Lines of the log that could not be written, or not in time.\n"+metric)); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, testutil.GatherAndCompare(registry, strings.NewReader("# HELP spendgate_log_lines_lost_total "+
+		"Lines of the log that could not be written, or not in time.\n"+metric)))
 }
 
 // A log that its reader has closed costs its lines only. Go ends a process that writes to such a

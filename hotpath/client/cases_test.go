@@ -374,9 +374,7 @@ func (x exchange) text(t *testing.T, file caseFile) string {
 		body = changed
 	}
 	text, err := json.Marshal(onWire(body))
-	if err != nil {
-		t.Error(err)
-	}
+	must.Check(t, err)
 	return string(text)
 }
 

@@ -52,9 +52,7 @@ func approvals(t *testing.T, node *fleet.Dev, c *client.Client) {
 	waited := make(chan *client.Approval)
 	go func() {
 		a, err := c.WaitForApproval(t.Context(), asked.ApprovalID)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		waited <- a
 	}()
 	for range 2 { // the same decision again replays

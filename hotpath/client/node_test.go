@@ -160,9 +160,7 @@ func drafts(t *testing.T, c *client.Client) {
 		{"rule_id":"cap","rule_type":"max_amount","parameters":{"limit":1}}]}`)); err != nil {
 		t.Error(err)
 	}
-	if err := c.DeleteDraft(ctx, "d:1", ""); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, c.DeleteDraft(ctx, "d:1", ""))
 	if err := c.DeleteDraft(ctx, "d:1", ""); code(err) != client.CodeDraftNotFound {
 		t.Error(err)
 	}

@@ -36,16 +36,12 @@ func startProvider(t *testing.T, address string) fleet.Settings {
 			"iss": issuer, "aud": "spend", "sub": "7", "iat": now.Unix(), "exp": now.Add(time.Minute).Unix(), "nonce": nonce,
 			"name": "Ana Díaz", "email": "ana@example.com", "groups": []string{"finance"},
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).
+		must.Check(t, json.NewEncoder(w).
 			Encode(map[string]string{
 				"access_token": "a", "token_type": "Bearer", "id_token": oidctest.SignIDToken(key, "k", "ES256", string(claims)),
-			}); err != nil {
-			t.Error(err)
-		}
+			}))
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)

@@ -78,9 +78,7 @@ func serveOn(t *testing.T, a *API) string {
 		http.DefaultClient.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := a.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, a.Shutdown(ctx))
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -107,9 +105,7 @@ func doAt(t *testing.T, address, method, path, body string, headers ...string) a
 	t.Helper()
 	a := sendAt(t, address, method, path, body, headers...)
 	doc := must.Get(document())(t)
-	if err := doc.CheckResponse(method, path, apitest.Response{Status: a.status, Header: a.header, Body: []byte(a.body)}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, doc.CheckResponse(method, path, apitest.Response{Status: a.status, Header: a.header, Body: []byte(a.body)}))
 	return a
 }
 

@@ -25,9 +25,7 @@ func startOps(t *testing.T, o OpsOptions) (*Ops, string) {
 		http.DefaultClient.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := ops.Shutdown(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, ops.Shutdown(ctx))
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -130,9 +128,7 @@ func TestMetricsHaveBoundedLabels(t *testing.T) {
 # TYPE spendgate_http_requests_in_flight gauge
 spendgate_http_requests_in_flight 0
 `
-	if err := testutil.GatherAndCompare(s.metrics, strings.NewReader(want), "spendgate_http_requests_in_flight"); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, testutil.GatherAndCompare(s.metrics, strings.NewReader(want), "spendgate_http_requests_in_flight"))
 	before := must.Get(testutil.GatherAndCount(s.metrics))(t)
 	s.do("BREW", "/elsewhere/"+strings.Repeat("x", 50), "")
 	if after, _ := testutil.GatherAndCount(s.metrics); after != before {

@@ -45,9 +45,7 @@ func TestShutdownBeforeServe(t *testing.T) {
 	a := New(Options{Store: new(fakeStore), Authorizer: newFake(), Logger: slog.New(slog.DiscardHandler)})
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	must.Do(t, a.Shutdown(t.Context()))
-	if err := a.Serve(l); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, a.Serve(l))
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener is open: %v", err)
 	}
@@ -63,9 +61,7 @@ func TestShutdownWaitsForNobodyElse(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	if err := s.api.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.api.Shutdown(ctx))
 	silent.closed()
 	if a := slow.receive(); a.status != 408 {
 		t.Errorf("half a request: %d", a.status)

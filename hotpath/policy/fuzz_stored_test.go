@@ -75,8 +75,7 @@ func said(p *Program, a *spend.Action, r spend.Resolution, now time.Time) string
 func storedSeeds(f *testing.F) (all []string) {
 	f.Helper()
 	for _, folder := range []string{"../../deploy/policies", "../../deploy/policies/companies"} {
-		read, err := policyfile.Read(folder, nil)
-		must.Do(f, err)
+		read := must.Get(policyfile.Read(folder, nil))(f)
 		for i := range read {
 			var sent struct {
 				Rules json.RawMessage `json:"rules"`

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"spendgate/bench/must"
 )
 
 func TestAddresses(t *testing.T) {
@@ -75,9 +77,7 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("%.40q: got %v, want %q", url, err, want)
 		}
 	}
-	if err := check(t, "http://127.0.0.1:9/", true); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, check(t, "http://127.0.0.1:9/", true))
 }
 
 // check is what a webhook that is made goes through.

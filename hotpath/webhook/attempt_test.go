@@ -175,9 +175,7 @@ func TestRequestVerifies(t *testing.T) {
 		if err == nil {
 			err = verifier.Verify(body, r.Header)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	})
 	if r, _ := try(t, true, server.URL, secret); r.Error != "" || n.Load() != 1 {
 		t.Errorf("%+v, %d requests", r, n.Load())

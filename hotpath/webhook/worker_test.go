@@ -45,9 +45,7 @@ func TestDelivers(t *testing.T) {
 		}
 		verifier := must.Get(standard.NewWebhook(string(secret)))(t)
 		for _, r := range b.receiver.to(one) {
-			if err := verifier.Verify([]byte(r.body), r.header); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, verifier.Verify([]byte(r.body), r.header))
 			if !strings.Contains(r.body, r.id()) || r.header.Get("Content-Type") != "application/json" {
 				t.Errorf("received %+v", r)
 			}

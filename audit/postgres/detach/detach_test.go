@@ -259,11 +259,9 @@ func TestDetachAmidWork(t *testing.T) {
 		waits := false
 		for deadline := time.Now().Add(15 * time.Second); working.Err() == nil && tries.Load() == 0; {
 			var n int
-			if err := o.Reads.QueryRow(ctx,
+			must.Check(t, o.Reads.QueryRow(ctx,
 				"SELECT count(*) FROM "+fleet.TestLocks+" WHERE NOT granted AND mode = 'AccessExclusiveLock' AND relation = 'checks'::regclass").
-				Scan(&n); err != nil {
-				t.Error(err)
-			}
+				Scan(&n))
 			if waits && n == 0 {
 				tries.Add(1)
 			}
@@ -273,9 +271,7 @@ func TestDetachAmidWork(t *testing.T) {
 				break
 			}
 		}
-		if err := tx.Rollback(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, tx.Rollback(ctx))
 	})
 	done, found, err := o.detach(t, nil)
 	stop()

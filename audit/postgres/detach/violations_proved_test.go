@@ -208,9 +208,7 @@ func TestDetachViolationsAmidWork(t *testing.T) {
 			if err := o.Commit(t.Context(), []*spend.Check{c}, nil, audittest.Link(1, c)); err != nil {
 				t.Errorf("a commit meanwhile: %v", err)
 			}
-			if err := o.CountViolations(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, o.CountViolations(t.Context()))
 		}
 	})
 	nodes.Go(func() {

@@ -254,9 +254,7 @@ func TestDetachViolationsKilled(t *testing.T) {
 			}
 			o.roughly(t, "killed")
 			o.mustBeClean(t)
-			if err := o.CountViolations(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, o.CountViolations(t.Context()))
 			o.roughly(t, "killed, and counted")
 			o.sameNumbers(t, before.Events)
 			o.mustLeave(t, dropRows)

@@ -27,8 +27,7 @@ import (
 func TestFoldedIsExported(t *testing.T) {
 	t.Parallel()
 	url := fleet.TestMigrated(t, postgres.Migrate)
-	s, err := postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true})
-	must.Do(t, err)
+	s := must.Get(postgres.Open(t.Context(), postgres.Options{URL: url, Logger: slog.New(slog.DiscardHandler), Migrate: true}))(t)
 	defer s.Close()
 	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(context.Background()) //nolint:errcheck // of the test

@@ -214,9 +214,7 @@ func testFeatures(t *testing.T, s *sdk.ClientSession, h *heard, agent, server st
 	}
 	within(t, "progress", func() bool { return h.progress.Load() == 3 })
 	if agent == legacyVersion && server == legacyVersion {
-		if err := s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: "info"}); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, s.SetLoggingLevel(ctx, &sdk.SetLoggingLevelParams{Level: "info"}))
 		call("log", nil, nil)
 		within(t, "log", func() bool { return h.logs.Load() == 1 })
 	}
@@ -230,9 +228,7 @@ func testFeatures(t *testing.T, s *sdk.ClientSession, h *heard, agent, server st
 	}
 	within(t, "the server's call is cancelled", func() bool { return call("was_cancelled", nil, nil) == "true" })
 	testLists(ctx, t, s)
-	if err := s.Subscribe(ctx, &sdk.SubscribeParams{URI: "file:///a"}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.Subscribe(ctx, &sdk.SubscribeParams{URI: "file:///a"}))
 	time.Sleep(100 * time.Millisecond) // in the era without sessions a subscription is not answered
 	call("change", nil, nil)
 	within(t, "changed lists", func() bool { return h.prompts.Load() > 0 && h.resources.Load() > 0 && h.updates.Load() > 0 })
@@ -317,30 +313,22 @@ func TestSharedSubscriptions(t *testing.T) {
 	}
 	one, two, three := agent(), agent(), agent()
 	begin := func(a *sdk.ClientSession) {
-		if err := a.Subscribe(t.Context(), &sdk.SubscribeParams{URI: uri}); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, a.Subscribe(t.Context(), &sdk.SubscribeParams{URI: uri}))
 	}
 	begin(one)
 	asked(subscribe)
 	begin(two)
 	asked(subscribe, subscribe)
-	if err := one.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, one.Close())
 	time.Sleep(100 * time.Millisecond)
 	asked(subscribe, subscribe)
 	ending.Store(new(func() {
 		begin(three)
 		asked(subscribe, subscribe, subscribe)
 	}))
-	if err := two.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, two.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}))
 	asked(subscribe, subscribe, subscribe, unsubscribe, subscribe)
 	ending.Store(nil)
-	if err := three.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, three.Close())
 	asked(subscribe, subscribe, subscribe, unsubscribe, subscribe, unsubscribe)
 }

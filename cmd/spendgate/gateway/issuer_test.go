@@ -78,9 +78,7 @@ func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 func (p *idp) write(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(value); err != nil {
-		p.t.Error(err)
-	}
+	must.Check(p.t, json.NewEncoder(w).Encode(value))
 }
 
 // rotate has the issuer sign with a new key.

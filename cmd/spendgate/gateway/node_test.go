@@ -43,9 +43,7 @@ func startTwo(t *testing.T, more string) *enforced {
 	binary := must.Get(startNode())(t).Binary
 	f := must.Get(fleet.Start(t.Context(), fleet.Options{Binary: binary, Nodes: 2}))(t)
 	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, f.Close())
 	})
 	_, key, err := f.Nodes[0].Admin(f.AdminKey).CreateKeyOf(t.Context(), "all", 10_000, "full")
 	must.Do(t, err)

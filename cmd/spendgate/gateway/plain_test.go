@@ -330,9 +330,7 @@ func TestPrintedNames(t *testing.T) {
 	if err := o.Check(t.Context(), g.File, false); !errors.Is(err, errDiffers) {
 		t.Error(err)
 	}
-	if err := o.Init(t.Context(), p.url, nil, ""); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, o.Init(t.Context(), p.url, nil, ""))
 	for _, name := range []string{`"look\x1b[2K\rall tools are as they were accepted"`, `"r\u0435fund"`, `"look\nup"`} {
 		if got := strings.Count(out.String(), name+" "); got != 2 {
 			t.Errorf("%s is there %d times: %s", name, got, out.String())

@@ -82,9 +82,7 @@ func dial(t *testing.T, transport sdk.Transport) *sdk.ClientSession {
 	t.Helper()
 	session := must.Get(sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil))(t)
 	t.Cleanup(func() {
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, session.Close())
 	})
 	return session
 }

@@ -33,9 +33,7 @@ func TestApproveInTheChat(t *testing.T) {
 	messages := make(chan post, 10)
 	chat := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		var m post
-		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, json.NewDecoder(r.Body).Decode(&m))
 		messages <- m
 	}))
 	t.Cleanup(chat.Close)
@@ -48,9 +46,7 @@ func TestApproveInTheChat(t *testing.T) {
 	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/events" {
 			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			again := r.Clone(context.Background())
 			again.Body, r.Body = io.NopCloser(bytes.NewReader(body)), io.NopCloser(bytes.NewReader(body))
 			delivered <- again

@@ -64,12 +64,10 @@ func TestDetachedMeanwhile(t *testing.T) {
 			endApprovals(t, url)
 			whole := runBacktest(t, store, job.Options{Store: store, Logger: slog.New(slog.DiscardHandler)}, first)
 			detach := sync.OnceFunc(func() {
-				if err := detach.Checks(t.Context(), detach.Options{
+				must.Check(t, detach.Checks(t.Context(), detach.Options{
 					URL: url, Dir: dir, Before: first.AddDate(0, 0, 2), Now: time.Now(),
 					Report: func(detach.Detached) {}, Found: func(verify.Finding) {},
-				}); err != nil {
-					t.Error(err)
-				}
+				}))
 			})
 			o := job.Options{Store: &amidst{Store: store, before: detach}, Logger: slog.New(slog.DiscardHandler)}
 			if c.behind {

@@ -40,9 +40,7 @@ func TestCheckResponse(t *testing.T) {
 		{200, with("Outcome", "executed"), []byte(check)},
 		{200, with("Content-Type", "application/json; charset=utf-8"), []byte(check)},
 	} {
-		if err := doc.CheckResponse("GET", path, response); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, doc.CheckResponse("GET", path, response))
 	}
 	for name, response := range map[string]apitest.Response{
 		"a status":                     {201, headers, []byte(check)},

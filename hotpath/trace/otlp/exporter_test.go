@@ -37,9 +37,7 @@ func TestRefusedBatch(t *testing.T) {
 }
 
 func TestNothingToSend(t *testing.T) {
-	if err := newExporter(Collector{URL: "http://127.0.0.1:1", Timeout: time.Minute}).ExportSpans(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, newExporter(Collector{URL: "http://127.0.0.1:1", Timeout: time.Minute}).ExportSpans(t.Context(), nil))
 }
 
 // A collector that hangs is given up after the timeout of its settings.
@@ -85,9 +83,7 @@ func TestOneConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, e.Shutdown(t.Context()))
 	if made.Load() != 1 || asked.Load() != batches {
 		t.Errorf("%d connections for %d batches", made.Load(), asked.Load())
 	}
@@ -111,8 +107,6 @@ func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
 		if n := strings.Count(logged.String(), `msg="cannot send traces" error=away`); n != 2 {
 			t.Errorf("%d lines, want 2:\n%s", n, logged.String())
 		}
-		if err := tracer.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, tracer.Close(t.Context()))
 	})
 }

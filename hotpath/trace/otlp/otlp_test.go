@@ -51,13 +51,9 @@ func newCollector(t *testing.T) *collector {
 			body = unzipped
 		}
 		text, err := io.ReadAll(body)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		batch := new(tracepb.TracesData) // field by field an ExportTraceServiceRequest
-		if err := (proto.UnmarshalOptions{DiscardUnknown: false}).Unmarshal(text, batch); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, (proto.UnmarshalOptions{DiscardUnknown: false}).Unmarshal(text, batch))
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.received = append(c.received, batch.GetResourceSpans()...)
