@@ -237,9 +237,7 @@ func TestErrorTable(t *testing.T) {
 	}
 	f(fmt.Errorf("cannot: %w", hotpath.ErrPolicyNotFound), 404, "policy_not_found", "")
 	s.fake.workErr = fmt.Errorf("cannot: %w", &hotpath.PolicyNotFoundError{PolicyID: "refunds-eu"})
-	if a := s.do("POST", "/v1/checks", plainCheck); a.status != 404 || !strings.Contains(a.body, "no policy refunds-eu") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	s.do("POST", "/v1/checks", plainCheck).is(t, "", 404, "no policy refunds-eu")
 	f(&hotpath.KeyReusedError{}, 422, codeValidation, "")
 	for refused, says := range map[error]string{
 		&hotpath.KeyReusedError{}: "or give another action a key of its own",
@@ -312,17 +310,13 @@ func TestReadsReportTheStoresErrors(t *testing.T) {
 		"chk_01a1f958502270008001020304050608", "chk_01A1F958502270008001020304050607", "01a1f958502270008001020304050607",
 		"viol_01a1f958502270008001020304050607", "chk_", "%00", "%ff", "chk_01a1f95850227000800102030405060g",
 	} {
-		if a := s.do("GET", "/v1/checks/"+path, ""); a.status != 404 || a.code(t) != "check_not_found" {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		s.do("GET", "/v1/checks/"+path, "").is(t, path, 404, `"code":"check_not_found"`)
 	}
 	for _, path := range []string{
 		"none", "a%2Fb", "-p", "p%201", strings.Repeat("p", 129), "none/versions", "-p/versions", "p:1?version=3",
 		"p:1?version=99999999999999999999",
 	} {
-		if a := s.do("GET", "/v1/policies/"+path, ""); a.status != 404 || a.code(t) != "policy_not_found" {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		s.do("GET", "/v1/policies/"+path, "").is(t, path, 404, `"code":"policy_not_found"`)
 	}
 }
 
@@ -330,9 +324,7 @@ func TestNoAdminKeyRefusesAdmins(t *testing.T) {
 	for _, keys := range [][]string{nil, {""}} {
 		s := start(t, func(o *Options) { o.AdminKeys = keys })
 		for _, sent := range []string{"X-Admin-Key: -", "X-Admin-Key: ", "X-Admin-Key: x"} {
-			if a := s.do("POST", "/v1/keys", `{"name":"n"}`, sent); a.status != 401 || a.code(t) != codeUnauthorized {
-				t.Errorf("%q with %q: %d %s", sent, keys, a.status, a.body)
-			}
+			s.do("POST", "/v1/keys", `{"name":"n"}`, sent).is(t, fmt.Sprintf("%q with %q", sent, keys), 401, `"code":"`+codeUnauthorized+`"`)
 		}
 	}
 }
@@ -348,9 +340,7 @@ func TestAPanicIsA500(t *testing.T) {
 		t.Errorf("log %s", logged)
 	}
 	s.fake.panics = false
-	if a := s.do("POST", "/v1/checks", plainCheck); a.status != 200 {
-		t.Errorf("after it: %d %s", a.status, a.body)
-	}
+	s.do("POST", "/v1/checks", plainCheck).is(t, "after it", 200)
 	if n := s.api.inFlight.Load(); n != 0 {
 		t.Errorf("%d requests stay in flight", n)
 	}

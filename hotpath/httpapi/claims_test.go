@@ -32,9 +32,7 @@ func TestClaimsAreExact(t *testing.T) {
 	}
 	for _, repeated := range []string{`,"groups":["finance"]`, `,"sub":"7"`} {
 		q.idp.as(func() { q.idp.behind = repeated })
-		if a := q.browser().signIn(); a.status != 400 {
-			t.Errorf("userinfo with %s: %d", repeated, a.status)
-		}
+		q.browser().signIn().is(t, "userinfo with "+repeated, 400)
 	}
 }
 

@@ -33,9 +33,7 @@ func TestConsoleHeaders(t *testing.T) {
 		if lasting := strings.Contains(r.header.Get("Cache-Control"), "immutable"); lasting != f.Lasting {
 			t.Errorf("%s: %s", f.Path, r.header.Get("Cache-Control"))
 		}
-		if again := sendAt(t, s.address, "GET", f.Path, "", "If-None-Match: "+r.header.Get("ETag")); again.status != http.StatusNotModified {
-			t.Errorf("%s: %d", f.Path, again.status)
-		}
+		sendAt(t, s.address, "GET", f.Path, "", "If-None-Match: "+r.header.Get("ETag")).is(t, f.Path, http.StatusNotModified)
 	}
 	for _, part := range []string{"'unsafe", "data:", "blob:", "*"} {
 		if strings.Contains(console.Policy, part) {
@@ -48,12 +46,8 @@ func TestConsoleHeaders(t *testing.T) {
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusPermanentRedirect || r.Header.Get("Location") != "/console/" {
 		t.Errorf("/console: %d %v", r.StatusCode, err)
 	}
-	if r := sendAt(t, s.address, "GET", "/console/assets/0000/main.js", ""); r.status != 404 {
-		t.Errorf("a file of another version: %d", r.status)
-	}
-	if r := sendAt(t, start(t, nil).address, "GET", "/console/", ""); r.status != 404 {
-		t.Errorf("without the console: %d", r.status)
-	}
+	sendAt(t, s.address, "GET", "/console/assets/0000/main.js", "").is(t, "a file of another version", 404)
+	sendAt(t, start(t, nil).address, "GET", "/console/", "").is(t, "without the console", 404)
 }
 
 func TestSignInIsLocal(t *testing.T) {
@@ -62,16 +56,12 @@ func TestSignInIsLocal(t *testing.T) {
 	for header, want := range map[string]int{
 		"Origin: http://evil.example": 403, "X-Forwarded-For: 127.0.0.1": 403, "Forwarded: for=127.0.0.1": 403,
 	} {
-		if r := sendAt(t, s.address, "POST", "/console/sign-in", body, header); r.status != want {
-			t.Errorf("%s: %d", header, r.status)
-		}
+		sendAt(t, s.address, "POST", "/console/sign-in", body, header).is(t, header, want)
 	}
 	c := s.dial() // behind the others an empty value is nil
 	c.send("POST /console/sign-in HTTP/1.1\r\nHost: localhost\r\nX-1: 1\r\nX-2: 1\r\nX-3: 1\r\nX-Forwarded-For:\r\n" +
 		"Content-Type: application/json\r\n" + length(body) + "\r\n" + body)
-	if a := c.receive(); a.status != 403 {
-		t.Errorf("by a proxy that names nobody: %d", a.status)
-	}
+	c.receive().is(t, "by a proxy that names nobody", 403)
 	named, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+"/console/sign-in", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -83,14 +73,10 @@ func TestSignInIsLocal(t *testing.T) {
 	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusForbidden {
 		t.Errorf("by another name: %d %v", response.StatusCode, err)
 	}
-	if r := sendAt(t, s.address, "POST", "/console/sign-in", `{"code":"wrong"}`); r.status != 401 {
-		t.Errorf("a wrong code: %d", r.status)
-	}
+	sendAt(t, s.address, "POST", "/console/sign-in", `{"code":"wrong"}`).is(t, "a wrong code", 401)
 	r := sendAt(t, s.address, "POST", "/console/sign-in", body)
 	if r.status != 200 || !strings.Contains(r.body, "the key") || r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the right one: %d %s", r.status, r.body)
 	}
-	if r := sendAt(t, s.address, "POST", "/console/sign-in", body); r.status != 401 {
-		t.Errorf("again: %d", r.status)
-	}
+	sendAt(t, s.address, "POST", "/console/sign-in", body).is(t, "again", 401)
 }

@@ -59,9 +59,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Helper()
 		c := s.dial()
 		c.send(request)
-		if a := c.receive(); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		c.receive().is(t, "", 200)
 	}
 	for _, held := range []string{most, "Transfer-Encoding: chunked\r\n"} {
 		body, chunk := begun, ""
@@ -90,9 +88,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		refused(post(length(large), large))
 		taken(post(length(plainCheck), plainCheck))
 		// An unknown caller is refused as such first (S1).
-		if a := s.do("POST", "/v1/checks", large, "X-API-Key: svc_live_wrong"); a.status != 401 {
-			t.Errorf("a wrong key: %d %s", a.status, a.body)
-		}
+		s.do("POST", "/v1/checks", large, "X-API-Key: svc_live_wrong").is(t, "a wrong key", 401)
 		_ = known.Close()
 		for _, c := range strangers {
 			_ = c.Close()
@@ -108,9 +104,7 @@ func TestSlowLargeBodyIsCutOff(t *testing.T) {
 	s := start(t, func(o *Options) { o.ReadTimeout = 300 * time.Millisecond })
 	c := s.dial()
 	c.send(post("Content-Length: 100000\r\n", strings.Repeat(" ", 2*freeBody)))
-	if a := c.receive(); a.status != 408 || a.code(t) != codeBadRequest {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	c.receive().is(t, "", 408, `"code":"`+codeBadRequest+`"`)
 	c.closed()
 	s.api.bodies.mustHold(t, 0)
 	if len(s.fake.checked) != 0 {
@@ -137,9 +131,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	asks := func(c *raw) {
 		t.Helper()
 		c.send(post(length(plainCheck), plainCheck))
-		if a := c.receive(); a.status != 200 {
-			t.Errorf("%d %s", a.status, a.body)
-		}
+		c.receive().is(t, "", 200)
 	}
 	open := func(n int) {
 		t.Helper()
@@ -164,9 +156,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	asks(asked)
 	last := s.dial() // all have asked by now
 	last.send(post(length(plainCheck), plainCheck))
-	if a := last.receive(); a.status != 500 {
-		t.Errorf("a fourth connection: %d", a.status)
-	}
+	last.receive().is(t, "a fourth connection", 500)
 	if strings.Contains(s.logged.String(), "code=bad_request") {
 		t.Errorf("what made room is logged as a request: %s", s.logged)
 	}
@@ -281,9 +271,7 @@ func TestOpsIsBounded(t *testing.T) {
 	for _, headers := range []string{"Content-Length: 1025\r\n", "Transfer-Encoding: chunked\r\n"} {
 		c := s.dial()
 		c.send("POST /debug/pprof/symbol HTTP/1.1\r\nHost: a\r\n" + headers + "\r\n401\r\n")
-		if a := c.receive(); a.status != http.StatusBadRequest {
-			t.Errorf("%s: %d %s", headers, a.status, a.body)
-		}
+		c.receive().is(t, headers, http.StatusBadRequest)
 		c.closed()
 	}
 	var kept int

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +17,14 @@ func TestTwoKeysAuthenticateNobody(t *testing.T) {
 		for path, body := range map[string]string{"/v1/checks": plainCheck, "/v1/simulate": simulationOf(2), "/v1/policies": simplePolicy} {
 			c := s.dial()
 			c.send("POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + keys + length(body) + "\r\n" + body)
-			if a := c.receive(); a.status != 401 || a.code(t) != codeUnauthorized {
-				t.Errorf("%s with %q: %d %s", path, keys, a.status, a.body)
-			}
+			c.receive().is(t, fmt.Sprintf("%s with %q", path, keys), 401, `"code":"`+codeUnauthorized+`"`)
 		}
 	}
 	for keys, want := range map[string]int{admin + noAdmin: 401, noAdmin + admin: 401, admin + admin: 401, admin: 201} {
 		c := s.dial()
 		c.send("POST /v1/keys HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + keys + length(`{"name":"n"}`) + "\r\n" +
 			`{"name":"n"}`)
-		if a := c.receive(); a.status != want {
-			t.Errorf("%q: %d %s", keys, a.status, a.body)
-		}
+		c.receive().is(t, fmt.Sprintf("%q", keys), want)
 	}
 	if s.fake.keys != 1 || len(s.fake.checked) != 0 {
 		t.Errorf("%d keys, %d checks", s.fake.keys, len(s.fake.checked))
@@ -44,9 +41,7 @@ func TestHeaderNamesAreComparedWhole(t *testing.T) {
 	} {
 		c := s.dial()
 		c.send(post(headers+length(plainCheck), plainCheck))
-		if a := c.receive(); a.status != 200 {
-			t.Errorf("%q: %d %s", headers, a.status, a.body)
-		}
+		c.receive().is(t, fmt.Sprintf("%q", headers), 200)
 		c.send(post(headers+chunked, "0\r\n\r\n"))
 		if a := c.receive(); a.status != 400 || !strings.Contains(a.body, "empty") { // it was read
 			t.Errorf("%q and a chunked body: %d %s", headers, a.status, a.body)
@@ -111,7 +106,5 @@ func TestBareLF(t *testing.T) {
 	c.send(post("Transfer-Encoding: chunked\r\n", "3\r\n{\n\n\r\n"))
 	time.Sleep(20 * time.Millisecond)
 	c.send("1\r\n}\r\n0\r\n\r\n")
-	if a := c.receive(); a.status != 422 {
-		t.Errorf("a body with bare LF: %d %s", a.status, a.body)
-	}
+	c.receive().is(t, "a body with bare LF", 422)
 }

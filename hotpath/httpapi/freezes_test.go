@@ -109,9 +109,7 @@ func TestFreezes(t *testing.T) {
 		`{"scope":{"all":true},"reason":"r","until":"2020-01-01T00:00:00Z"}`,
 		`{"scope":{"agent_id":"bot\u200b"},"reason":"r"}`, `{"scope":{"counterparty":" c"},"reason":"r"}`, // no action has it (S4)
 	} {
-		if got := doAt(t, d.address, "POST", "/v1/freezes", bad, admin, keyless); got.status != 422 {
-			t.Errorf("%s: %d %s", bad, got.status, got.body)
-		}
+		doAt(t, d.address, "POST", "/v1/freezes", bad, admin, keyless).is(t, bad, 422)
 	}
 
 	// An agent freezes itself, once.
@@ -157,10 +155,8 @@ func TestFreezes(t *testing.T) {
 	if field(t, all, "freeze_id") != field(t, again, "freeze_id") || !strings.Contains(all, `"reaches":{"checks":2,"principals":1}`) {
 		t.Errorf("all: %s, again: %s", all, again)
 	}
-	if other := doAt(t, d.address, "POST", "/v1/freezes", `{"scope":{"all":true},"reason":"other"}`, admin, keyless,
-		"Idempotency-Key: drill-1"); other.status != 422 {
-		t.Errorf("another freeze under the same key: %d %s", other.status, other.body)
-	}
+	doAt(t, d.address, "POST", "/v1/freezes", `{"scope":{"all":true},"reason":"other"}`, admin, keyless,
+		"Idempotency-Key: drill-1").is(t, "another freeze under the same key", 422)
 	path := "/v1/freezes/" + field(t, all, "freeze_id")
 	d.send("GET", path, "", 200, true, bound) // it stops that key, too
 	refused("POST", path+"/release", `{"note":"n"}`, 403, "forbidden", bound)

@@ -32,9 +32,7 @@ func TestGroupsDecide(t *testing.T) {
 			approval + `}}]}`
 	}
 	for _, bad := range []string{`{"from":[]}`, `{"from":[{"group":"a"}],"required":1}`} {
-		if got := doAt(t, d.address, "POST", "/v1/policies", policy(bad), author); got.status != 422 {
-			t.Errorf("%s: %d", bad, got.status)
-		}
+		doAt(t, d.address, "POST", "/v1/policies", policy(bad), author).is(t, bad, 422)
 	}
 	d.send("POST", "/v1/policies", policy(`{"from":[{"group":"support"},{"group":"finance","required":1}],"exclude_author":true}`), 201, true,
 		author)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +136,14 @@ func sendAt(t *testing.T, address, method, path, body string, headers ...string)
 
 // document is openapi.yaml, to which every answer that doAt gets is held.
 var document = sync.OnceValues(func() (*apitest.Document, error) { return apitest.Load(openAPI) })
+
+// is fails the test unless the answer has the status and, in its body, all parts.
+func (a answer) is(t *testing.T, what string, status int, parts ...string) {
+	t.Helper()
+	if a.status != status || slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(a.body, part) }) {
+		t.Errorf("%s: %d %s, want %d with %q", what, a.status, a.body, status, parts)
+	}
+}
 
 // code is the error code of an answer, after a look at its shape.
 func (a answer) code(t *testing.T) string {

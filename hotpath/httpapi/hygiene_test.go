@@ -108,17 +108,13 @@ func TestTransferEncodingThatSmugglesIsRefused(t *testing.T) {
 	for start, status := range map[string]int{"GET /v1/violations HTTP/1.1": 411, "POST /v1/checks HTTP/1.0": 400} {
 		c := s.dial()
 		c.send(start + "\r\nHost: a\r\nX-API-Key: " + goodKey + "\r\n" + te + "\r\n" + chunked + smuggled)
-		if a := c.receive(); a.status != status {
-			t.Errorf("%s: %d", start, a.status)
-		}
+		c.receive().is(t, start, status)
 		c.closed()
 	}
 	// The order of S1 holds for them too.
 	c := s.dial()
 	c.send("POST /nowhere HTTP/1.1\r\nHost: a\r\n" + te + length(plainCheck) + "\r\n" + chunked + smuggled)
-	if a := c.receive(); a.status != 404 || a.code(t) != "not_found" {
-		t.Errorf("unknown path: %d", a.status)
-	}
+	c.receive().is(t, "unknown path", 404, `"code":"not_found"`)
 	c.closed()
 }
 
@@ -141,9 +137,7 @@ func TestChunkedBody(t *testing.T) {
 	if a := c.receive(); a.status != 200 || len(s.fake.checked) != 2 || s.fake.checked[0].AgentID != s.fake.checked[1].AgentID {
 		t.Errorf("%d %s, %d checked", a.status, a.body, len(s.fake.checked))
 	}
-	if a := c.receive(); a.status != 200 || !strings.Contains(a.body, `"status"`) {
-		t.Errorf("after it: %d %s", a.status, a.body)
-	}
+	c.receive().is(t, "after it", 200, `"status"`)
 	// Too large is said in its turn (S1).
 	body := strings.Repeat("10000\r\n"+strings.Repeat(" ", 1<<16)+"\r\n", 40)
 	for _, r := range []struct {
@@ -177,21 +171,15 @@ func TestOversize(t *testing.T) {
 
 	c = s.dial()
 	c.send(post("Expect: 100-continue\r\nContent-Length: 99999999999\r\n", ""))
-	if a := c.receive(); a.status != 413 {
-		t.Errorf("a body that was only announced: %d", a.status)
-	}
+	c.receive().is(t, "a body that was only announced", 413)
 	c.closed()
 
 	exact := plainCheck + strings.Repeat(" ", maxBody-len(plainCheck))
-	if a := s.do("POST", "/v1/checks", exact); a.status != 200 {
-		t.Errorf("a body of exactly 1 MiB: %d %s", a.status, a.body)
-	}
+	s.do("POST", "/v1/checks", exact).is(t, "a body of exactly 1 MiB", 200)
 
 	c = s.dial()
 	c.send(post("X-Big: "+strings.Repeat("x", maxHeader)+"\r\n", ""))
-	if a := c.receive(); a.status != 431 || a.code(t) != codeBadRequest {
-		t.Errorf("header: %d %s", a.status, a.body)
-	}
+	c.receive().is(t, "header", 431, `"code":"`+codeBadRequest+`"`)
 	c.closed()
 }
 
@@ -207,17 +195,13 @@ func TestMalformedHTTP(t *testing.T) {
 	} {
 		c := s.dial()
 		c.send(text)
-		if a := c.receive(); a.status != 400 || a.code(t) != codeBadRequest {
-			t.Errorf("%q: %d %s", text, a.status, a.body)
-		}
+		c.receive().is(t, fmt.Sprintf("%q", text), 400, `"code":"`+codeBadRequest+`"`)
 		c.closed()
 	}
 	for _, text := range []string{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"} {
 		c := s.dial()
 		c.send(text)
-		if a := c.receive(); a.status != 404 || a.code(t) != "not_found" {
-			t.Errorf("%q: %d %s", text, a.status, a.body)
-		}
+		c.receive().is(t, fmt.Sprintf("%q", text), 404, `"code":"not_found"`)
 	}
 	if logged := s.logged.String(); strings.Contains(logged, "nonsense") {
 		t.Errorf("the log repeats what was sent: %s", logged)
@@ -251,9 +235,7 @@ func TestExpectContinue(t *testing.T) {
 	}
 	_, _ = c.r.ReadString('\n')
 	c.send(plainCheck)
-	if a := c.receive(); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	c.receive().is(t, "", 200)
 }
 
 // S20: the time of a request begins with its first byte, not with the

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,9 +15,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	for n := range 12 { // an empty value may be nil, by where it stands
 		c := s.dial()
 		c.send(post(strings.Repeat("X-Other: 1\r\n", n)+"Idempotency-Key:\r\nIdempotency-Key: a\r\n"+length(keyless), keyless))
-		if a := c.receive(); a.status != 422 {
-			t.Errorf("an empty one behind %d headers, then another: %d %s", n, a.status, a.body)
-		}
+		c.receive().is(t, fmt.Sprintf("an empty one behind %d headers, then another", n), 422)
 	}
 	long := strings.Repeat("é", spend.MaxIdempotencyKey)
 	f := func(body string, status int, want string, headers ...string) {
@@ -56,9 +55,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 
 	// Other routes take no key, and so refuse none.
 	for _, path := range []string{"/v1/violations", "/v1/policies", "/health"} {
-		if a := s.do("GET", path, "", `Idempotency-Key: "`); a.status != 200 {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		s.do("GET", path, "", `Idempotency-Key: "`).is(t, path, 200)
 	}
 	if a := s.do("POST", "/v1/simulate", `{"policy_id":"refunds-eu","actions":[`+plainCheck+`]}`, "Idempotency-Key: another"); a.status !=
 		200 {

@@ -99,9 +99,7 @@ func logoutsMeanwhile(t *testing.T, p *people) {
 	// So does the provider's word, by way of another browser, that they have no role.
 	back = b.begin()
 	p.idp.as(func() { p.idp.alter = func(c map[string]any) { c["groups"] = []string{"sales"} } })
-	if a := p.browser().signIn(); a.status != 403 {
-		t.Errorf("signed in without a role: %d", a.status)
-	}
+	p.browser().signIn().is(t, "signed in without a role", 403)
 	p.idp.as(func() { p.idp.alter = nil })
 	if a := b.send("GET", back, ""); a.status != 400 || b.cookies[sessionCookie] != "" {
 		t.Errorf("signed in though the role was gone: %d %s", a.status, a.body)

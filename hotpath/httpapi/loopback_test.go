@@ -21,9 +21,7 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 	for _, wrong := range []string{
 		"?port=4567", "?" + challenge, "?port=0&" + challenge, "?port=65536&" + challenge, "?port=1&challenge=abc",
 	} {
-		if a := p.browser().send("GET", "/console/sign-in"+wrong, ""); a.status != 400 {
-			t.Errorf("%s: %d", wrong, a.status)
-		}
+		p.browser().send("GET", "/console/sign-in"+wrong, "").is(t, wrong, 400)
 	}
 	handOver := func() (*browser, string) {
 		t.Helper()
@@ -61,15 +59,9 @@ func TestSignInFromTheCommandLine(t *testing.T) {
 	}
 	mine := p.browser()
 	mine.cookies[sessionCookie] = field(t, a.body, "session")
-	if self := mine.send("GET", "/v1/keys/self", ""); self.status != 200 || !strings.Contains(self.body, `"principal":"acme:248289"`) {
-		t.Errorf("it is %d %s", self.status, self.body)
-	}
-	if again := take(code, verifier); again.status != 401 {
-		t.Errorf("taken over twice: %d %s", again.status, again.body)
-	}
-	if a := mine.send("POST", "/v1/policies", simplePolicy); a.status != 403 || !strings.Contains(a.body, "Origin") {
-		t.Errorf("a write without an origin: %d %s", a.status, a.body)
-	}
+	mine.send("GET", "/v1/keys/self", "").is(t, "it is", 200, `"principal":"acme:248289"`)
+	take(code, verifier).is(t, "taken over twice", 401)
+	mine.send("POST", "/v1/policies", simplePolicy).is(t, "a write without an origin", 403, "Origin")
 	a = mine.send("POST", "/console/sign-out", "", "Origin: "+p.origin)
 	if a.status != 204 || mine.send("GET", "/v1/keys/self", "").status != 401 {
 		t.Errorf("sign-out: %d", a.status)

@@ -84,9 +84,7 @@ func TestRolesAndRoutes(t *testing.T) {
 		if access.scope == "events:read" {
 			lacksIt = checks
 		}
-		if a := send(request, lacksIt); a.status != http.StatusForbidden || !strings.Contains(a.body, access.scope) {
-			t.Errorf("%s needs %q: %d %s", request, access.scope, a.status, a.body)
-		}
+		send(request, lacksIt).is(t, request, http.StatusForbidden, access.scope)
 		for i, role := range roles {
 			may := access.all || slices.Contains(access.roles, role)
 			if role == "agent" && (request == "POST /v1/freezes" || request == "GET /v1/policies/{policy_id}/draft/report") {
@@ -102,9 +100,7 @@ func TestRolesAndRoutes(t *testing.T) {
 		}
 	}
 	for request, want := range withoutScope(t, listed) {
-		if a := send(request, full); a.status != want {
-			t.Errorf("%s: %d %s, want %d", request, a.status, a.body, want)
-		}
+		send(request, full).is(t, request, want)
 	}
 }
 

@@ -52,9 +52,7 @@ func TestOps(t *testing.T) {
 	}})
 	f := func(method, path string, status int, want string) {
 		t.Helper()
-		if a := sendAt(t, address, method, path, ""); a.status != status || !strings.Contains(a.body, want) {
-			t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
-		}
+		sendAt(t, address, method, path, "").is(t, method+" "+path, status, want)
 	}
 	f("GET", "/livez", 200, "ok")
 	f("GET", "/metrics", 200, "spendgate_test 7")
@@ -80,16 +78,10 @@ func TestOps(t *testing.T) {
 		"/debug/pprof": `<a href='goroutine?debug=1'>`, "/debug/pprof/": `<a href='goroutine?debug=1'>`,
 		"/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/cmdline": "test",
 	} {
-		if a := sendAt(t, profiled, "GET", path, ""); a.status != 200 || !strings.Contains(a.body, want) {
-			t.Errorf("%s: %d %.100s", path, a.status, a.body)
-		}
+		sendAt(t, profiled, "GET", path, "").is(t, path, 200, want)
 	}
-	if a := sendAt(t, profiled, "GET", "/readyz", ""); a.status != 500 {
-		t.Errorf("a panic: %d", a.status)
-	}
-	if a := sendAt(t, profiled, "GET", "/readyz?unready=404", ""); a.status != 404 {
-		t.Errorf("a panic, for a balancer: %d", a.status)
-	}
+	sendAt(t, profiled, "GET", "/readyz", "").is(t, "a panic", 500)
+	sendAt(t, profiled, "GET", "/readyz?unready=404", "").is(t, "a panic, for a balancer", 404)
 }
 
 // A balancer is answered though a dependency does not answer the node, and what the node
@@ -102,9 +94,7 @@ func TestReadinessForBalancers(t *testing.T) {
 		return Readiness{Ready: true}
 	}})
 	for range 2 {
-		if a := sendAt(t, address, "GET", "/readyz?unready=404", ""); a.status != 404 {
-			t.Errorf("a dependency hangs: %d %s", a.status, a.body)
-		}
+		sendAt(t, address, "GET", "/readyz?unready=404", "").is(t, "a dependency hangs", 404)
 	}
 	select {
 	case <-found:

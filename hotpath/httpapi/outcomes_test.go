@@ -127,9 +127,7 @@ func TestOutcomes(t *testing.T) {
 	for _, none := range []string{"1", "0"} {
 		report(third, `{"status":"executed","supersedes":`+none+`}`, executor, 409, "nothing is reported of this check yet")
 	}
-	if a := doAt(t, address, "GET", "/v1/checks/"+third+"/outcome", "", executor); a.status != 404 {
-		t.Errorf("a refused first report: %d %s", a.status, a.body)
-	}
+	doAt(t, address, "GET", "/v1/checks/"+third+"/outcome", "", executor).is(t, "a refused first report", 404)
 	if a := doAt(t, address, "POST", "/v1/checks/"+second+"/outcome", `{"status":"failed"}`, executor,
 		"Prefer: amounts=string"); !strings.Contains(a.body, `"report":5,"status":"executed","amount":"100"`) {
 		t.Errorf("amounts as strings: %s", a.body)

@@ -24,9 +24,7 @@ func TestOverloadIsRefusedAtOnce(t *testing.T) {
 	if a := s.do("POST", "/v1/checks", plainCheck); a.status != 500 || a.code(t) != codeInternal || a.header.Get("Retry-After") != "1" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := s.do("GET", "/health", ""); a.status != http.StatusOK {
-		t.Errorf("health under load: %d", a.status)
-	}
+	s.do("GET", "/health", "").is(t, "health under load", http.StatusOK)
 	close(s.fake.hold)
 	for range 2 {
 		if status := <-done; status != 200 {
@@ -50,13 +48,9 @@ func TestFullNodeRefusesChecksUnread(t *testing.T) {
 	if lines := strings.Count(s.logged.String(), "\n"); lines == 0 || lines > refusals/2 {
 		t.Errorf("%d refusals are %d lines of the log", refusals, lines)
 	}
-	if a := s.do("GET", "/v1/checks/chk_0", "", "X-API-Key: "+goodKey); a.status != http.StatusNotFound {
-		t.Errorf("a read: %d %s", a.status, a.body)
-	}
+	s.do("GET", "/v1/checks/chk_0", "", "X-API-Key: "+goodKey).is(t, "a read", http.StatusNotFound)
 	full.Store(false)
-	if a := s.do("POST", "/v1/checks", plainCheck); a.status != http.StatusOK {
-		t.Errorf("afterwards: %d %s", a.status, a.body)
-	}
+	s.do("POST", "/v1/checks", plainCheck).is(t, "afterwards", http.StatusOK)
 }
 
 // Refusals for overload are told once a second, and how many they were.

@@ -63,9 +63,7 @@ func TestShutdownWaitsForNobodyElse(t *testing.T) {
 	defer cancel()
 	must.Check(t, s.api.Shutdown(ctx))
 	silent.closed()
-	if a := slow.receive(); a.status != 408 {
-		t.Errorf("half a request: %d", a.status)
-	}
+	slow.receive().is(t, "half a request", 408)
 	slow.closed()
 	if n := s.api.open.count(); n != 0 {
 		t.Errorf("%d connections stay open", n)
@@ -78,9 +76,7 @@ func TestShutdownAnswersWhoJustConnected(t *testing.T) {
 	s.api.open.hurry()
 	c := s.dial()
 	c.send(post(length(plainCheck), plainCheck))
-	if a := c.receive(); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	c.receive().is(t, "", 200)
 }
 
 func (o *openConns) count() int {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -114,12 +115,8 @@ func TestSignIn(t *testing.T) {
 	if !strings.Contains(list, `"principal":"acme:248289"`) || !strings.HasPrefix(id, "ses_") {
 		t.Errorf("listed %s", list)
 	}
-	if a := b.send("POST", "/v1/policies", simplePolicy, sameOriginHeader); a.status != 403 || !strings.Contains(a.body, "policies:write") {
-		t.Errorf("an approver wrote a policy: %d %s", a.status, a.body)
-	}
-	if a := b.send("GET", "/v1/keys", ""); a.status != 401 {
-		t.Errorf("keys without the admin key: %d", a.status)
-	}
+	b.send("POST", "/v1/policies", simplePolicy, sameOriginHeader).is(t, "an approver wrote a policy", 403, "policies:write")
+	b.send("GET", "/v1/keys", "").is(t, "keys without the admin key", 401)
 	if a := b.send("POST", "/console/sign-out", ""); a.status != 403 || !b.signedIn() {
 		t.Errorf("signed out from elsewhere: %d", a.status)
 	}
@@ -127,9 +124,7 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("sign-out: %d %v", a.status, b.cookies)
 	}
 	b.cookies[sessionCookie] = first
-	if a := b.send("GET", "/v1/keys/self", ""); a.status != 401 || a.code(t) != "unauthorized" {
-		t.Errorf("the session outlived its end: %d %s", a.status, a.body)
-	}
+	b.send("GET", "/v1/keys/self", "").is(t, "the session outlived its end", 401, `"code":"unauthorized"`)
 	again := p.mustSignIn()
 	p.described.send("DELETE", "/v1/sessions/"+id, "", 404, true, admin)
 	list = p.described.send("GET", "/v1/sessions?limit=1", "", 200, true, admin)
@@ -259,12 +254,8 @@ func TestProviderIsAway(t *testing.T) {
 	p := startPeople(t)
 	p.idp.as(func() { p.idp.down = true })
 	b := p.browser()
-	if a := b.send("GET", "/console/sign-in", ""); a.status != http.StatusBadGateway {
-		t.Errorf("sign-in: %d", a.status)
-	}
-	if a := doAt(t, p.address, "GET", "/v1/policies", "", "X-API-Key: "+p.key); a.status != 200 {
-		t.Errorf("a key meanwhile: %d", a.status)
-	}
+	b.send("GET", "/console/sign-in", "").is(t, "sign-in", http.StatusBadGateway)
+	doAt(t, p.address, "GET", "/v1/policies", "", "X-API-Key: "+p.key).is(t, "a key meanwhile", 200)
 	p.idp.as(func() { p.idp.down = false })
 	deadline := time.Now().Add(20 * time.Second)
 	for b.send("GET", "/console/sign-in", "").status != http.StatusSeeOther {
@@ -299,9 +290,7 @@ func TestGroupsOfThePerson(t *testing.T) {
 	if self := author.send("GET", "/v1/keys/self", "").body; !strings.Contains(self, `"role":"author"`) || strings.Contains(self, "Finance") {
 		t.Errorf("an author is %s", self)
 	}
-	if a := author.send("POST", "/v1/policies", simplePolicy, sameOriginHeader); a.status != 201 {
-		t.Errorf("an author wrote no policy: %d %s", a.status, a.body)
-	}
+	author.send("POST", "/v1/policies", simplePolicy, sameOriginHeader).is(t, "an author wrote no policy", 201)
 	p.idp.as(func() { p.idp.person["groups"] = []string{"sales"} })
 	if a := p.browser().signIn(); a.status != 403 || author.signedIn() {
 		t.Errorf("without a role: %d", a.status)
@@ -316,9 +305,7 @@ func TestGroupsOfThePerson(t *testing.T) {
 		t.Errorf("bo is %s", self)
 	}
 	q.idp.as(func() { q.idp.info["sub"] = "8" })
-	if a := q.browser().signIn(); a.status != 400 {
-		t.Errorf("userinfo of somebody else: %d", a.status)
-	}
+	q.browser().signIn().is(t, "userinfo of somebody else", 400)
 }
 
 // Writes with a session come from the console's origin; keys need not.
@@ -343,17 +330,9 @@ func TestWritesAreOfTheOrigin(t *testing.T) {
 		{201, []string{"Origin: " + p.origin}},
 		{201, []string{"Sec-Fetch-Site: same-origin", "Origin: " + p.origin}},
 	} {
-		if a := b.send("POST", "/v1/policies", simplePolicy, c.headers...); a.status != c.status {
-			t.Errorf("%v: %d %s, want %d", c.headers, a.status, a.body, c.status)
-		}
+		b.send("POST", "/v1/policies", simplePolicy, c.headers...).is(t, fmt.Sprintf("%v", c.headers), c.status)
 	}
-	if a := b.send("POST", "/v1/checks", matrixCheck); a.status != 403 || !strings.Contains(a.body, "Sec-Fetch-Site") {
-		t.Errorf("a check from elsewhere: %d %s", a.status, a.body)
-	}
-	if a := b.send("POST", "/v1/policies", simplePolicy, "X-API-Key: "+p.key); a.status != 201 {
-		t.Errorf("with a key beside the cookie: %d %s", a.status, a.body)
-	}
-	if a := b.send("GET", "/v1/policies", "", "X-API-Key: "); a.status != 401 {
-		t.Errorf("with an empty key beside the cookie: %d", a.status)
-	}
+	b.send("POST", "/v1/checks", matrixCheck).is(t, "a check from elsewhere", 403, "Sec-Fetch-Site")
+	b.send("POST", "/v1/policies", simplePolicy, "X-API-Key: "+p.key).is(t, "with a key beside the cookie", 201)
+	b.send("GET", "/v1/policies", "", "X-API-Key: ").is(t, "with an empty key beside the cookie", 401)
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,7 @@ func TestConnectionsThatClientsLeave(t *testing.T) {
 	}
 	c := s.dial()
 	c.send("GET /health HTTP/1.0\r\n\r\n")
-	if a := c.receive(); a.status != 200 {
-		t.Errorf("HTTP/1.0: %d", a.status)
-	}
+	c.receive().is(t, "HTTP/1.0", 200)
 	c.closed()
 	c = s.dial()
 	c.send("GET http://elsewhere/health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -35,18 +34,14 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	for _, text := range []string{"GET /hea", post("Content-Length: 100\r\n", "half")} {
 		c := s.dial()
 		c.send(text)
-		if a := c.receive(); a.status != 408 || a.code(t) != codeBadRequest {
-			t.Errorf("%q: %d %s", text, a.status, a.body)
-		}
+		c.receive().is(t, fmt.Sprintf("%q", text), 408, `"code":"`+codeBadRequest+`"`)
 		c.closed()
 	}
 	// A connection on which nothing was asked is closed without a word.
 	s.dial().closed()
 	c := s.dial()
 	c.send(smuggled)
-	if a := c.receive(); a.status != 200 {
-		t.Errorf("health: %d", a.status)
-	}
+	c.receive().is(t, "health", 200)
 	c.closed()
 }
 
@@ -86,9 +81,7 @@ func TestFirstRequestMayComeLate(t *testing.T) {
 	early, slow := s.dial(), s.dial()
 	time.Sleep(2 * read)
 	early.send(smuggled)
-	if a := early.receive(); a.status != 200 {
-		t.Errorf("a connection opened early: %d", a.status)
-	}
+	early.receive().is(t, "a connection opened early", 200)
 	sent := time.Now()
 	slow.send("GET /hea")
 	if a := slow.receive(); a.status != 408 || time.Since(sent) < read {

@@ -39,12 +39,8 @@ func TestStrangersBodiesAreNotParsed(t *testing.T) {
 // Without the demo a simulation needs a key.
 func TestNoDemo(t *testing.T) {
 	s := start(t, func(o *Options) { o.NoDemo = true })
-	if a := s.do("POST", "/v1/simulate", simulationOf(1), "X-API-Key: -"); a.status != 401 || a.code(t) != codeUnauthorized {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if a := s.do("POST", "/v1/simulate", simulationOf(1)); a.status != 200 {
-		t.Errorf("with a key: %d %s", a.status, a.body)
-	}
+	s.do("POST", "/v1/simulate", simulationOf(1), "X-API-Key: -").is(t, "", 401, `"code":"`+codeUnauthorized+`"`)
+	s.do("POST", "/v1/simulate", simulationOf(1)).is(t, "with a key", 200)
 }
 
 // An address that sent wrong admin keys (for IPv6, its network of 64 bits) gets the same refusal
@@ -71,9 +67,7 @@ func TestWrongAdminKeysAreCounted(t *testing.T) {
 		len(barred.header) != len(wrong.header) {
 		t.Errorf("barred %d %s %v\nwrong %d %s %v", barred.status, barred.body, barred.header, wrong.status, wrong.body, wrong.header)
 	}
-	if a := ask("2a00:0:0:1::1", adminKey); a.status != 200 {
-		t.Errorf("from elsewhere: %d %s", a.status, a.body)
-	}
+	ask("2a00:0:0:1::1", adminKey).is(t, "from elsewhere", 200)
 }
 
 func TestAdminFailures(t *testing.T) {
