@@ -97,22 +97,6 @@ func TestNextStepKnowsTheWindow(t *testing.T) {
 	}
 }
 
-// An agent whose action was taken for another type learns how to name the type.
-func TestNextStepKnowsTheInferredType(t *testing.T) {
-	f := func(rules string, sent spend.ActionType, want bool) {
-		t.Helper()
-		p := mustCompile(t, rules)
-		a, r := action(t, typed(sent)), spend.Resolution{Type: spend.Spend, Confidence: spend.Medium}
-		d := p.Explain(p.Evaluate(a, r, noon), a, r)
-		if got := strings.Contains(d.NextStep, "classified as a spend"); got != want {
-			t.Errorf("S16 %s: next step %q", rules, d.NextStep)
-		}
-	}
-	f(rule1("vendor_allowlist", `{"vendors":["x"]}`), spend.Unspecified, true)
-	f(rule1("vendor_allowlist", `{"vendors":["x"]}`), spend.Spend, false)
-	f(rule1("max_amount", `{"limit":1}`), spend.Unspecified, false)
-}
-
 func TestAllocationsOfExplain(t *testing.T) {
 	p := mustCompile(t, tenRules)
 	f := func(most float64, want spend.Effect, options ...func(*spend.Action)) {

@@ -9,20 +9,6 @@ import (
 	"spendgate/bench/must"
 )
 
-// S12: every minute of a week against the calendar of package time.
-func TestWeekMinute(t *testing.T) {
-	monday := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
-	for i := range minutesPerWeek {
-		now := monday.Add(time.Duration(i) * time.Minute)
-		if got := weekMinuteOf(now.Unix()); int(got) != i {
-			t.Fatalf("minute %d of the week read as %d", i, got)
-		}
-		if got, want := weekMinute(i).String(), dayNames[(int(now.Weekday())+6)%7]+now.Format(" 15:04"); got != want {
-			t.Fatalf("minute %d is %s, want %s", i, got, want)
-		}
-	}
-}
-
 func TestParseHours(t *testing.T) {
 	f := func(s string, want error) {
 		t.Helper()
