@@ -76,8 +76,8 @@ func checkListing(t *testing.T, s Subject) {
 	}
 }
 
-// checkQueries returns queries in which each combination of filters, other than agents, meets each
-// other one.
+// checkQueries returns queries in which each value of a filter, other than agents, meets each of another
+// filter.
 func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 	for p, policy := range []string{"", "policy-3"} {
 		for e, effect := range []*spend.Effect{nil, new(spend.Allow), new(spend.Escalate), new(spend.Block)} {
@@ -87,6 +87,9 @@ func checkQueries(first, middle time.Time) (all []audit.CheckQuery) {
 				for v, sight := range []audit.Bounds{
 					{}, {PolicyIDs: []string{"policy-0", "policy-3"}}, {AgentIDs: []string{hostile}}, {Principal: "principal-2"}, {Principal: "key_3"},
 				} {
+					if (p+e+r+v)%2 > 0 {
+						continue
+					}
 					agent := [...]string{"", hostile, "nobody"}[(p+e+r+v)%3]
 					all = append(all, audit.CheckQuery{AgentID: agent, PolicyID: policy, Effect: effect, From: span[0], Until: span[1], Bounds: sight})
 				}

@@ -16,7 +16,7 @@ import (
 // minute, in between, and when all is counted.
 func checkCounts(t *testing.T, s Subject) {
 	h := newHistory(t, s)
-	for round := range 40 {
+	for round := range 20 {
 		h.commit(t, s, h.mixed(h.fence))
 		if h.IntN(4) == 0 {
 			must(t, s.CountChecks(t.Context()))

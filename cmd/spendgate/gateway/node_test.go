@@ -86,8 +86,8 @@ func (e *enforced) gateway(t *testing.T, i int) (s *sdk.ClientSession, kill func
 // (G15, G16).
 func TestNodeKilled(t *testing.T) {
 	for name, more := range map[string]string{"without a key": "", "with a key": withKey} {
-		t.Run(name+", one node", func(t *testing.T) { killed(t, startEnforced(t, more), more != "", 8) })
-		t.Run(name+", two nodes", func(t *testing.T) { killed(t, startTwo(t, more), more != "", 4) })
+		t.Run(name+", one node", func(t *testing.T) { killed(t, startEnforced(t, more), more != "", 6) })
+		t.Run(name+", two nodes", func(t *testing.T) { killed(t, startTwo(t, more), more != "", 3) })
 	}
 }
 
