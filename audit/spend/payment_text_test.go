@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"spendgate/bench/must"
 )
 
 // What rows keep of payments is the JSON of the structures, whatever they have, and reads back.
@@ -20,10 +22,7 @@ func TestPaymentTexts(t *testing.T) {
 		&PaymentState{Attempt: 1, Current: check},
 		&PaymentState{2, 1, 24, check, 2, []Hash{hash, {2}}, []Execution{{Check: check, At: at}, {check, 1, at, true}}},
 	} {
-		want, err := json.Marshal(made)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(json.Marshal(made))(t)
 		text := made.Append(nil)
 		if string(text) != string(want) {
 			t.Errorf("%T: got %s\nwant %s", made, text, want)
