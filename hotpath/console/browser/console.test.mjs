@@ -614,6 +614,7 @@ test("a key that decides has a principal", async () => {
   await page.getByText("A new key").click();
   await page.fill("[name=name]", "Nora's telephone");
   const [role, principal, make] = [page.locator("[name=role]"), page.locator("[name=principal]"), page.getByRole("button", { name: "Create" })];
+  assert.equal((await page.locator("[name=name]").boundingBox()).y, (await role.boundingBox()).y, "fields of a line are not in a line");
   for (const blank of ["", " "]) {
     await principal.fill(blank);
     await make.click();
