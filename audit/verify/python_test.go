@@ -61,7 +61,7 @@ func (tr *trail) stranger(held bool, more ...string) []string {
 	found := strings.Split(strings.TrimSpace(string(output)), "\n")
 	const entries = "batches, generate_series(1, length(entries), 48)"
 	const folded = "folded_chains, generate_series(1, entries)"
-	clean := fmt.Sprintf("clean: %d checks in %d chains", tr.count(entries)+tr.count(folded),
+	clean := fmt.Sprintf("clean: %d checks and outcomes in %d chains", tr.count(entries)+tr.count(folded),
 		tr.count("(SELECT DISTINCT chain_id FROM batches) AS chains"))
 	if err == nil && found[len(found)-1] == clean {
 		found = found[:len(found)-1]

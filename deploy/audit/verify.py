@@ -1841,7 +1841,7 @@ def main():
         print(shown(finding))
     whole = all(finding.startswith("acknowledged ") for finding in v.findings)
     if whole:
-        print(f"clean: {checks} checks in {len({chain for chain, _ in v.heads})} chains")
+        print(f"clean: {checks} checks and outcomes in {len({chain for chain, _ in v.heads})} chains")
     sys.exit(0 if whole else 1)
 
 
