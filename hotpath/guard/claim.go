@@ -357,6 +357,15 @@ func (g *Guard) swap(ctx context.Context, at *Attempt, build func() pipeline.Swa
 	return r, nil
 }
 
+// replace is swap for a value that is known. Where it was not done, the claims are to be sent again.
+func (g *Guard) replace(ctx context.Context, at *Attempt, s pipeline.Swap) (step, error) {
+	r, err := g.swap(ctx, at, func() pipeline.Swap { return s })
+	if err == nil && r == nil {
+		return step{next: retry}, nil
+	}
+	return step{}, err
+}
+
 // replay answers with a recorded check of the attempt's key, if there is one:
 // again if the request is the same by meaning, else not at all (S18).
 func (at *Attempt) replay(check *spend.Check) step {

@@ -14,13 +14,11 @@ import (
 type fencing struct {
 	running singleflight.Group
 
-	mu     sync.Mutex
-	ours   map[spend.ID]struct{}
-	fenced map[spend.ID]struct{}
-}
+	mu   sync.Mutex
+	ours map[spend.ID]struct{}
 
-// maxFenced bounds the memory of fenced nodes; fencing one twice is harmless.
-const maxFenced = 4096
+	fenced seen // fencing one twice is harmless
+}
 
 func (f *fencing) own(node spend.ID) {
 	f.mu.Lock()
@@ -39,26 +37,10 @@ func (f *fencing) isOwn(node spend.ID) bool {
 	return ok
 }
 
-func (f *fencing) isFenced(node spend.ID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, ok := f.fenced[node]
-	return ok
-}
-
-func (f *fencing) remember(node spend.ID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.fenced) >= maxFenced || f.fenced == nil {
-		f.fenced = make(map[spend.ID]struct{})
-	}
-	f.fenced[node] = struct{}{}
-}
-
 // Fence returns once no claim of the node can be recorded any more. A check that is then absent from
 // the record stays absent (F1, F3).
 func (g *Guard) Fence(ctx context.Context, node spend.ID) error {
-	if g.fencing.isFenced(node) {
+	if g.fencing.fenced.has(node) {
 		return nil
 	}
 	select {
@@ -70,7 +52,7 @@ func (g *Guard) Fence(ctx context.Context, node spend.ID) error {
 }
 
 func (g *Guard) fence(node spend.ID) error {
-	if g.fencing.isFenced(node) {
+	if g.fencing.fenced.has(node) {
 		return nil // meanwhile
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
@@ -80,7 +62,7 @@ func (g *Guard) fence(node spend.ID) error {
 	}
 	g.metrics.fences.Inc()
 	g.log.Warn("fenced a node whose claim was stale or whose commit was in doubt", "node", node.Text(""))
-	g.fencing.remember(node)
+	g.fencing.fenced.add(node)
 	return nil
 }
 

@@ -86,7 +86,10 @@ type records struct {
 	byKey  *Lookup[spend.Hash, spend.ID]
 	passes [spend.Block + 1]*Lookup[spend.Hash, audit.LivePass] // of checks that were decided as the effect or better
 	behind func(ctx context.Context, fingerprint spend.Hash, before spend.ID, upTo spend.Effect) (audit.LivePass, bool, error)
-	seen   seen
+	// seen has recorded checks that cannot be released, so that an agent in a loop costs the store
+	// nothing. It cannot be wrong: a row leaves the store, with its day, only when no window or key needs
+	// it any more, and such a check cannot be released.
+	seen seen
 }
 
 func newRecords(store Store, now func() time.Time) *records {
@@ -170,12 +173,9 @@ func (r *records) underKey(ctx context.Context, keyHash spend.Hash) (*spend.Chec
 	return check, err
 }
 
-// maxSeen bounds the memory of verified holders.
 const maxSeen = 8192
 
-// seen remembers recorded checks that cannot be released, so that an agent in a loop costs the store
-// nothing. It cannot be wrong: a row leaves the store, with its day, only when no window or key needs
-// it any more, and such a check cannot be released.
+// seen remembers the identifiers that were added last.
 type seen struct {
 	mu   sync.Mutex
 	ids  map[spend.ID]struct{}

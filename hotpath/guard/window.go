@@ -243,14 +243,11 @@ func (g *Guard) livePass(ctx context.Context, fingerprint spend.Hash, behind spe
 // own policy may have a shorter window, and an action that duplicates the check also duplicates the
 // later pass (F97).
 func (g *Guard) keepFor(ctx context.Context, at *Attempt, h holder) (step, error) {
-	r, err := g.swap(ctx, at, func() pipeline.Swap {
-		return pipeline.Swap{Name: at.fingerprint.name, Old: h.String(), New: h.String(), Life: at.Window, KeepLonger: true}
+	s, err := g.replace(ctx, at, pipeline.Swap{
+		Name: at.fingerprint.name, Old: h.String(), New: h.String(), Life: at.Window, KeepLonger: true,
 	})
-	if err != nil {
-		return step{}, err
-	}
-	if r == nil {
-		return step{next: retry}, nil
+	if err != nil || s.next != proceed {
+		return s, err
 	}
 	return duplicateOf(h), nil
 }
@@ -262,14 +259,11 @@ func (g *Guard) adoptOrphan(ctx context.Context, at *Attempt, h holder) (step, e
 	if err != nil || !ok || check.RequestSHA != at.RequestSHA || check.Namespace != at.Namespace {
 		return step{}, err
 	}
-	r, err := g.swap(ctx, at, func() pipeline.Swap {
-		return pipeline.Swap{Name: at.fingerprint.name, Old: h.String(), New: h.as(committed).String(), KeepLonger: true}
+	s, err := g.replace(ctx, at, pipeline.Swap{
+		Name: at.fingerprint.name, Old: h.String(), New: h.as(committed).String(), KeepLonger: true,
 	})
-	if err != nil {
-		return step{}, err
-	}
-	if r == nil {
-		return step{next: retry}, nil
+	if err != nil || s.next != proceed {
+		return s, err
 	}
 	at.adopted, at.orphan = at.fingerprint.name, h
 	return step{done, ClaimResult{Kind: Replay, Check: check}}, nil
@@ -329,15 +323,13 @@ func (g *Guard) verifyFresh(ctx context.Context, at *Attempt) (step, error) {
 // which is out of this policy's window alone.
 func (g *Guard) lengthen(ctx context.Context, at *Attempt, left time.Duration) (step, error) {
 	f := &at.fingerprint
-	r, err := g.swap(ctx, at, func() pipeline.Swap {
-		return pipeline.Swap{Name: f.name, Old: f.value, New: f.value, Life: left, KeepLonger: true}
-	})
+	s, err := g.replace(ctx, at, pipeline.Swap{Name: f.name, Old: f.value, New: f.value, Life: left, KeepLonger: true})
 	if err != nil {
-		return step{}, err
+		return s, err
 	}
-	if r == nil {
+	if s.next == retry {
 		g.releaseClaim(f)
-		return step{next: retry}, nil
+		return s, nil
 	}
 	return pass(), nil
 }
@@ -345,15 +337,13 @@ func (g *Guard) lengthen(ctx context.Context, at *Attempt, left time.Duration) (
 // giveBack puts a pass of the store in the place of the attempt's claim.
 func (g *Guard) giveBack(ctx context.Context, at *Attempt, h holder, left time.Duration) (step, error) {
 	f := &at.fingerprint
-	r, err := g.swap(ctx, at, func() pipeline.Swap {
-		return pipeline.Swap{Name: f.name, Old: f.value, New: h.String(), Life: left}
-	})
+	s, err := g.replace(ctx, at, pipeline.Swap{Name: f.name, Old: f.value, New: h.String(), Life: left})
 	if err != nil {
-		return step{}, err
+		return s, err
 	}
 	f.mine = false
-	if r == nil {
-		return step{next: retry}, nil
+	if s.next == retry {
+		return s, nil
 	}
 	return g.meetRecorded(ctx, at, h)
 }
