@@ -4,100 +4,70 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"google.golang.org/protobuf/encoding/protowire"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 )
 
-// The messages of opentelemetry/proto/trace/v1 (trace.proto, resource.proto,
-// common.proto), as far as a Tracer's spans need them. Numbers are the numbers of
-// the fields there.
-
-// appendRequest adds an ExportTraceServiceRequest. All spans are of one
+// encode returns an ExportTraceServiceRequest, which is encoded as TracesData is. All spans are of one
 // resource and one scope.
-func appendRequest(b []byte, spans []sdk.ReadOnlySpan) []byte {
-	return appendMessage(b, 1, func(b []byte) []byte { // resource_spans
-		b = appendMessage(b, 1, func(b []byte) []byte { // resource
-			return appendAttributes(b, 1, spans[0].Resource().Attributes())
-		})
-		return appendMessage(b, 2, func(b []byte) []byte { // scope_spans
-			b = appendMessage(b, 1, func(b []byte) []byte { // scope
-				b = appendText(b, 1, spans[0].InstrumentationScope().Name)
-				return appendText(b, 2, spans[0].InstrumentationScope().Version)
-			})
-			for _, s := range spans {
-				b = appendMessage(b, 2, func(b []byte) []byte { return appendSpan(b, s) })
-			}
-			return b
-		})
-	})
+func encode(spans []sdk.ReadOnlySpan) ([]byte, error) {
+	resource, scope := spans[0].Resource(), spans[0].InstrumentationScope()
+	all := &tracepb.ScopeSpans{Scope: &commonpb.InstrumentationScope{Name: scope.Name, Version: scope.Version}}
+	for _, s := range spans {
+		all.Spans = append(all.Spans, spanOf(s))
+	}
+	return proto.Marshal(&tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
+		Resource:   &resourcepb.Resource{Attributes: keyValues(resource.Attributes())},
+		ScopeSpans: []*tracepb.ScopeSpans{all},
+	}}})
 }
 
-// Of a span's flags: the trace flags, and whether its parent is remote.
+// Of a span's flags: whether it is known that its parent is remote, and whether it is.
 const (
-	hasIsRemote = 0x100
-	isRemote    = 0x200
-	statusError = 2
+	hasIsRemote = uint32(tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
+	isRemote    = uint32(tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
 )
 
-func appendSpan(b []byte, s sdk.ReadOnlySpan) []byte {
+func spanOf(s sdk.ReadOnlySpan) *tracepb.Span {
 	self, parent := s.SpanContext(), s.Parent()
 	traceID, spanID := self.TraceID(), self.SpanID()
-	b = appendBytes(b, 1, traceID[:])
-	b = appendBytes(b, 2, spanID[:])
-	b = appendText(b, 3, self.TraceState().String())
+	span := &tracepb.Span{
+		TraceId: traceID[:], SpanId: spanID[:], TraceState: self.TraceState().String(),
+		Flags: uint32(self.TraceFlags()) | hasIsRemote,
+		Name:  s.Name(), Kind: tracepb.Span_SpanKind(s.SpanKind()), Attributes: keyValues(s.Attributes()),
+		StartTimeUnixNano: uint64(s.StartTime().UnixNano()), EndTimeUnixNano: uint64(s.EndTime().UnixNano()),
+	}
 	if parent.HasSpanID() {
 		id := parent.SpanID()
-		b = appendBytes(b, 4, id[:])
+		span.ParentSpanId = id[:]
 	}
-	b = appendText(b, 5, s.Name())
-	b = appendNumber(b, 6, uint64(s.SpanKind()))
-	b = protowire.AppendFixed64(protowire.AppendTag(b, 7, protowire.Fixed64Type), uint64(s.StartTime().UnixNano()))
-	b = protowire.AppendFixed64(protowire.AppendTag(b, 8, protowire.Fixed64Type), uint64(s.EndTime().UnixNano()))
-	b = appendAttributes(b, 9, s.Attributes())
-	if s.Status().Code == codes.Error {
-		b = appendMessage(b, 15, func(b []byte) []byte { return appendNumber(b, 3, statusError) })
-	}
-	flags := uint32(self.TraceFlags()) | hasIsRemote
 	if parent.IsRemote() {
-		flags |= isRemote
+		span.Flags |= isRemote
 	}
-	return protowire.AppendFixed32(protowire.AppendTag(b, 16, protowire.Fixed32Type), flags)
+	if s.Status().Code == codes.Error {
+		span.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}
+	}
+	return span
 }
 
-// appendAttributes adds a KeyValue for each.
-func appendAttributes(b []byte, field protowire.Number, all []attribute.KeyValue) []byte {
-	for _, a := range all {
-		b = appendMessage(b, field, func(b []byte) []byte {
-			b = appendText(b, 1, string(a.Key))
-			return appendMessage(b, 2, func(b []byte) []byte { return appendValue(b, a.Value) })
-		})
+func keyValues(all []attribute.KeyValue) []*commonpb.KeyValue {
+	encoded := make([]*commonpb.KeyValue, len(all))
+	for i, a := range all {
+		encoded[i] = &commonpb.KeyValue{Key: string(a.Key), Value: valueOf(a.Value)}
 	}
-	return b
+	return encoded
 }
 
-// appendValue adds an AnyValue; what is no text, truth or number is its text.
-func appendValue(b []byte, v attribute.Value) []byte {
+// valueOf makes text of what is no text, truth or number.
+func valueOf(v attribute.Value) *commonpb.AnyValue {
 	switch v.Type() {
 	case attribute.BOOL:
-		return appendNumber(b, 2, protowire.EncodeBool(v.AsBool()))
+		return &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v.AsBool()}}
 	case attribute.INT64:
-		return appendNumber(b, 3, uint64(v.AsInt64()))
+		return &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: v.AsInt64()}}
 	default:
-		return appendText(b, 1, v.String())
+		return &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: v.String()}}
 	}
-}
-
-func appendMessage(b []byte, field protowire.Number, content func([]byte) []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), content(nil))
-}
-
-func appendBytes(b []byte, field protowire.Number, value []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
-}
-
-func appendText(b []byte, field protowire.Number, value string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), value)
-}
-
-func appendNumber(b []byte, field protowire.Number, value uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
 }

@@ -40,7 +40,10 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	if len(spans) == 0 {
 		return nil
 	}
-	body := appendRequest(nil, spans)
+	body, err := encode(spans)
+	if err != nil {
+		return fmt.Errorf("cannot encode traces: %w", err)
+	}
 	if e.to.Gzip {
 		body = zipped(body)
 	}
