@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/metric"
 	"spendgate/ratelimit"
 )
 
@@ -290,13 +291,10 @@ func (a *Authorizer) viewFreeze(f *audit.Freeze) *FreezeView {
 
 // measureFreezes registers how many freezes are active, as this node knows them, and since when the oldest is.
 func (a *Authorizer) measureFreezes(reg prometheus.Registerer) {
-	gauge := func(name, help string, value func([]*audit.Freeze) float64) {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "spendgate", Name: name, Help: help}, func() float64 {
-			return value(a.catalog.view().freezes.all())
-		}))
-	}
-	gauge("freezes_active", "Active freezes.", func(all []*audit.Freeze) float64 { return float64(len(all)) })
-	gauge("freeze_oldest_seconds", "Age of the oldest active freeze; 0 without one.", func(all []*audit.Freeze) float64 {
+	with, active := metric.Of(reg, ""), func() []*audit.Freeze { return a.catalog.view().freezes.all() }
+	with.Reading("freezes_active", "Active freezes.", func() float64 { return float64(len(active())) })
+	with.Reading("freeze_oldest_seconds", "Age of the oldest active freeze; 0 without one.", func() float64 {
+		all := active()
 		if len(all) == 0 {
 			return 0
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit/spend"
+	"spendgate/metric"
 )
 
 // metrics are the Authorizer's Prometheus metrics.
@@ -29,39 +30,26 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "spendgate", Name: name, Help: help})
-		reg.MustRegister(c)
-		return c
-	}
-	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "spendgate", Name: "check_stage_duration_seconds",
-		Help:    "Time of a check's two waits: claim (Redis, others' claims) and commit (the audit trail).",
-		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 15),
-	}, []string{"stage"})
+	with := metric.Of(reg, "")
+	stages := with.Histograms("check_stage_duration_seconds",
+		"Time of a check's two waits: claim (Redis, others' claims) and commit (the audit trail).",
+		prometheus.ExponentialBuckets(0.00025, 2, 15), "stage")
 	m := &metrics{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "decisions_total",
-			Help: "Recorded decisions. reason_code is none on allow.",
-		}, []string{"decision", "reason_code"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "budget_refusals_total",
-			Help: "Recorded checks that had no room in a budget, by the rule that is reported. Beyond 1000 rules: other.",
-		}, []string{"policy_id", "rule_id"}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "outcomes_total",
-			Help: "Recorded outcomes of allowed checks, by what was reported and whether something was given back.",
-		}, []string{"status", "release"}),
+		decisions: with.Counters("decisions_total", "Recorded decisions. reason_code is none on allow.", "decision", "reason_code"),
+		refusals: with.Counters("budget_refusals_total",
+			"Recorded checks that had no room in a budget, by the rule that is reported. Beyond 1000 rules: other.", "policy_id", "rule_id"),
+		outcomes: with.Counters("outcomes_total",
+			"Recorded outcomes of allowed checks, by what was reported and whether something was given back.", "status", "release"),
 		claim: stages.WithLabelValues("claim"), commit: stages.WithLabelValues("commit"),
-		replays:        counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
-		limited:        counter("rate_refusals_total", "Requests refused by a rate limit."),
-		forced:         counter("policies_forced_total", "Versions of policies made with the admin key where the version before asks people."),
-		paidTwice:      counter("payments_paid_twice_total", "Recorded reports that make a second check of a payment executed."),
-		reloads:        counter("config_reloads_total", "Reloads of policies and keys after a change."),
-		reloadFailures: counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
+		replays: with.Counter("replays_total", "Answers given again under an idempotency key, or after a lost answer."),
+		limited: with.Counter("rate_refusals_total", "Requests refused by a rate limit."),
+		forced: with.Counter("policies_forced_total",
+			"Versions of policies made with the admin key where the version before asks people."),
+		paidTwice:      with.Counter("payments_paid_twice_total", "Recorded reports that make a second check of a payment executed."),
+		reloads:        with.Counter("config_reloads_total", "Reloads of policies and keys after a change."),
+		reloadFailures: with.Counter("config_reload_failures_total", "Reloads that failed; checks that needed them were refused."),
 	}
 	m.decided.Store(&map[decision]prometheus.Counter{})
-	reg.MustRegister(m.decisions, m.refusals, m.outcomes, stages)
 	return m
 }
 

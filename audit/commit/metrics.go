@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/metric"
 )
 
 // writerMetrics are the metrics of the Writer.
@@ -18,36 +19,20 @@ type writerMetrics struct {
 }
 
 func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
+	with := metric.Of(reg, "audit")
 	m := &writerMetrics{
-		batchSize: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Subsystem: "audit", Name: "commit_batch_size",
-			Help: "Checks that shared one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
-		}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Subsystem: "audit", Name: "commit_duration_seconds",
-			Help: "Time of one group commit.", Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Subsystem: "audit", Name: "commit_failures_total",
-			Help: "Commits that failed, by what was known of them. Only unavailable, unknown, row and forked are faults: the others are resolved.",
-		}, []string{"kind"}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "spendgate", Subsystem: "audit", Name: "overload_refusals_total",
-			Help: "Checks refused at once because too many were in flight, or too many commits in doubt.",
-		}),
+		batchSize: with.Histogram("commit_batch_size", "Checks that shared one commit.", prometheus.ExponentialBuckets(1, 2, 10)),
+		seconds:   with.Histogram("commit_duration_seconds", "Time of one group commit.", prometheus.ExponentialBuckets(0.00025, 2, 14)),
+		failures: with.Counters("commit_failures_total",
+			"Commits that failed, by what was known of them. Only unavailable, unknown, row and forked are faults: the others are resolved.",
+			"kind"),
+		refused: with.Counter("overload_refusals_total",
+			"Checks refused at once because too many were in flight, or too many commits in doubt."),
 	}
-	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight",
-		Help: "Checks between admission and outcome.",
-	}, func() float64 { return float64(w.limiter.taken.Load()) })
-	limit := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Subsystem: "audit", Name: "checks_in_flight_limit",
-		Help: "How many checks may be in flight at present; more are refused. It falls when they take long.",
-	}, func() float64 { return float64(w.limiter.limit.Load()) })
-	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Subsystem: "audit", Name: "queue_depth",
-		Help: "Checks that wait for a commit.",
-	}, func() float64 {
+	with.Reading("checks_in_flight", "Checks between admission and outcome.", func() float64 { return float64(w.limiter.taken.Load()) })
+	with.Reading("checks_in_flight_limit", "How many checks may be in flight at present; more are refused. It falls when they take long.",
+		func() float64 { return float64(w.limiter.limit.Load()) })
+	with.Reading("queue_depth", "Checks that wait for a commit.", func() float64 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return float64(len(w.queue))
@@ -55,7 +40,6 @@ func newWriterMetrics(reg prometheus.Registerer, w *Writer) *writerMetrics {
 	for _, kind := range failureKinds {
 		m.failures.WithLabelValues(kind)
 	}
-	reg.MustRegister(m.batchSize, m.seconds, m.failures, m.refused, inFlight, limit, depth)
 	return m
 }
 

@@ -16,6 +16,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/sqlstore"
+	"spendgate/metric"
 )
 
 // Options configure a Store.
@@ -137,20 +138,19 @@ func (s *Store) register(registerer prometheus.Registerer) {
 		return
 	}
 	s.registerPools(registerer)
-	gauge := func(name, help string, value func() float64) {
-		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "spendgate", Subsystem: "audit", Name: name, Help: help},
-			value))
-	}
-	gauge("partitions_until_timestamp_seconds", "When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
+	with := metric.Of(registerer, "audit")
+	with.Reading("partitions_until_timestamp_seconds",
+		"When the last day ends that has a partition, as Unix time; 0 until they were looked at.",
 		func() float64 { return float64(s.partitionsUntil.Load()) })
-	gauge("default_partition_occupied", "1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.",
+	with.Reading("default_partition_occupied",
+		"1 when checks lie in the default partition, which should be empty; looked at every 10 minutes.",
 		func() float64 {
 			if s.defaultOccupied.Load() {
 				return 1
 			}
 			return 0
 		})
-	gauge("violations_counted_timestamp_seconds",
+	with.Reading("violations_counted_timestamp_seconds",
 		"When this node last found or made the counts of violations complete, as Unix time; 0 until then.",
 		func() float64 { return float64(s.countedAt.Load()) })
 }

@@ -14,6 +14,7 @@ import (
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
+	"spendgate/metric"
 )
 
 const (
@@ -56,12 +57,9 @@ func newPeers(store *postgres.Store, g *guard.Guard, ops *operations) (*peers, e
 	}
 	p := &peers{
 		store: store, identity: g.Identity, node: g.Node, process: g.Node(), host: net.JoinHostPort(host, port),
-		differs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "spendgate", Name: "redis_differs",
-			Help: "1 if another node that runs uses another Redis than this one; host is its operations listener.",
-		}, []string{"node", "host"}),
+		differs: metric.Of(ops.registry, "").Gauges("redis_differs",
+			"1 if another node that runs uses another Redis than this one; host is its operations listener.", "node", "host"),
 	}
-	ops.registry.MustRegister(p.differs)
 	return p, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"spendgate/config"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/wire"
+	"spendgate/metric"
 )
 
 const (
@@ -144,26 +145,18 @@ type probeMetrics struct {
 }
 
 func newProbeMetrics(registry prometheus.Registerer) *probeMetrics {
+	with := metric.Of(registry, "")
 	m := &probeMetrics{
-		success: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "spendgate", Name: "probe_success", Help: "1 when the last probe was allowed, else 0.",
-		}),
-		last: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "spendgate", Name: "probe_last_success_timestamp_seconds",
-			Help: "When the last probe that was allowed ended; 0 before the first.",
-		}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Name: "probe_duration_seconds", Help: "From sending a probe to its end, however it ended.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5},
-		}),
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "probes_total", Help: "Probes, by how they ended.",
-		}, []string{"result"}),
+		success: with.Gauge("probe_success", "1 when the last probe was allowed, else 0."),
+		last: with.Gauge("probe_last_success_timestamp_seconds",
+			"When the last probe that was allowed ended; 0 before the first."),
+		duration: with.Histogram("probe_duration_seconds", "From sending a probe to its end, however it ended.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5}),
+		results: with.Counters("probes_total", "Probes, by how they ended.", "result"),
 	}
 	for _, result := range []string{probeAllowed, probeUnanswered, probeRefused, probeUnexpected} {
 		m.results.WithLabelValues(result)
 	}
-	registry.MustRegister(m.success, m.last, m.duration, m.results)
 	return m
 }
 

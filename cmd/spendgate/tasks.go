@@ -7,10 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/metric"
 )
 
 const (
@@ -26,14 +25,10 @@ const (
 // been. It returns a function that records which approvals have expired and updates the metrics.
 func (n *node) expireApprovals() func(context.Context) error {
 	var oldest atomic.Int64 // Unix milliseconds; 0 when none is pending
-	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "approval_oldest_pending_seconds",
-		Help: "How long the approval has been pending that waits longest; 0 when none does.",
-	}, func() float64 { return age(oldest.Load()) }))
-	pending := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "approvals_pending", Help: "Approvals that wait for people, counted up to 1000.",
-	})
-	n.ops.registry.MustRegister(pending)
+	with := metric.Of(n.ops.registry, "")
+	with.Reading("approval_oldest_pending_seconds", "How long the approval has been pending that waits longest; 0 when none does.",
+		func() float64 { return age(oldest.Load()) })
+	pending := with.Gauge("approvals_pending", "Approvals that wait for people, counted up to 1000.")
 	var counted time.Time
 	return func(ctx context.Context) error {
 		since, err := n.store.ExpireApprovals(ctx)
@@ -62,10 +57,9 @@ func (n *node) expireApprovals() func(context.Context) error {
 // that removes events older than keep and updates the metric.
 func (n *node) keepEvents(keep time.Duration) func(context.Context) error {
 	var oldest atomic.Int64 // Unix milliseconds; 0 when there is none
-	n.ops.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "events_oldest_seconds",
-		Help: "How long ago the oldest event happened that is kept, as of ten minutes ago at most; 0 when there is none.",
-	}, func() float64 { return age(oldest.Load()) }))
+	metric.Of(n.ops.registry, "").Reading("events_oldest_seconds",
+		"How long ago the oldest event happened that is kept, as of ten minutes ago at most; 0 when there is none.",
+		func() float64 { return age(oldest.Load()) })
 	return func(ctx context.Context) error {
 		at, err := n.store.KeepEvents(ctx, keep, time.Now())
 		if err == nil {
@@ -104,11 +98,8 @@ func age(since int64) float64 {
 
 // countPayments registers a metric of how many payments are recorded, and returns a function that updates it.
 func (n *node) countPayments() func(context.Context) error {
-	recorded := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "payments",
-		Help: "Recorded payments, as of ten minutes ago at most; of more than 100000 an estimate.",
-	})
-	n.ops.registry.MustRegister(recorded)
+	recorded := metric.Of(n.ops.registry, "").Gauge("payments",
+		"Recorded payments, as of ten minutes ago at most; of more than 100000 an estimate.")
 	return func(ctx context.Context) error {
 		count, err := n.store.CountPayments(ctx)
 		if err == nil {
@@ -121,11 +112,8 @@ func (n *node) countPayments() func(context.Context) error {
 // doubts registers a metric of how many checks are in doubt. It returns a function that records
 // which checks are in doubt and updates the metric.
 func (n *node) doubts() func(context.Context) error {
-	inDoubt := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "checks_in_doubt",
-		Help: "Redeemed checks of which nobody knows whether they were carried out.",
-	})
-	n.ops.registry.MustRegister(inDoubt)
+	inDoubt := metric.Of(n.ops.registry, "").Gauge("checks_in_doubt",
+		"Redeemed checks of which nobody knows whether they were carried out.")
 	return func(ctx context.Context) error {
 		count, err := n.authorizer.Doubts(ctx)
 		if err == nil {
@@ -137,11 +125,8 @@ func (n *node) doubts() func(context.Context) error {
 
 // budgetFills registers a metric of how full budgets are, and returns a function that updates it.
 func (n *node) budgetFills() func(context.Context) error {
-	used := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "budget_used_ratio",
-		Help: "Used share of the limit of a budget's counter, of the fullest that this node knows.",
-	}, []string{"policy_id", "rule_id"})
-	n.ops.registry.MustRegister(used)
+	used := metric.Of(n.ops.registry, "").Gauges("budget_used_ratio",
+		"Used share of the limit of a budget's counter, of the fullest that this node knows.", "policy_id", "rule_id")
 	var shown [][2]string
 	return func(ctx context.Context) error {
 		fills, err := n.authorizer.FullestBudgets(ctx)
@@ -170,10 +155,7 @@ const expiryWarned = 7 * 24 * time.Hour
 // keyExpiries registers a metric of how many API keys expire soon. It returns a function that updates the metric, and logs
 // and records each of these keys once.
 func (n *node) keyExpiries() func(context.Context) error {
-	expiring := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "keys_expiring", Help: "Active API keys that expire within 7 days.",
-	})
-	n.ops.registry.MustRegister(expiring)
+	expiring := metric.Of(n.ops.registry, "").Gauge("keys_expiring", "Active API keys that expire within 7 days.")
 	logged := make(map[spend.ID]time.Time)
 	return func(ctx context.Context) (failed error) {
 		keys := n.authorizer.ExpiringKeys(time.Now(), expiryWarned)

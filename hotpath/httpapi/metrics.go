@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/hotpath/wire"
+	"spendgate/metric"
 )
 
 // metrics of the API. Every label value is one of a fixed few: a route, one of
@@ -29,42 +30,23 @@ func checkBuckets() []float64 {
 }
 
 func newMetrics(registerer prometheus.Registerer, inFlight func() int64) *metrics {
+	with := metric.Of(registerer, "")
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "http_requests_total",
-			Help: "Requests answered, by route, method, status and its class.",
-		}, []string{"route", "method", "class", "status"}),
-		unauthorized: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "unauthorized_total",
-			Help: "Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong; session over.",
-		}, []string{"reason"}),
-		lockouts: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "admin_lockouts_total",
-			Help: "Addresses that sent so many wrong admin keys that all their admin keys are refused for a minute.",
-		}),
-		signIns: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "spendgate", Name: "sign_ins_failed_total",
-			Help: "Sign-ins by OpenID Connect that were refused.",
-		}),
-		checks: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "spendgate", Name: "check_duration_seconds",
-			Help:    "From the first byte of a check read to its answer written, whatever the answer.",
-			Buckets: checkBuckets(),
-		}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "spendgate", Name: "http_request_duration_seconds",
-			Help:    "From the first byte of a request read to its answer written, by route and method; checks have a metric of their own.",
-			Buckets: checkBuckets(),
-		}, []string{"route", "method"}),
+		requests: with.Counters("http_requests_total", "Requests answered, by route, method, status and its class.",
+			"route", "method", "class", "status"),
+		unauthorized: with.Counters("unauthorized_total",
+			"Requests answered 401, by reason: API key missing, unknown or inactive; admin key missing or wrong; session over.", "reason"),
+		lockouts: with.Counter("admin_lockouts_total",
+			"Addresses that sent so many wrong admin keys that all their admin keys are refused for a minute."),
+		signIns: with.Counter("sign_ins_failed_total", "Sign-ins by OpenID Connect that were refused."),
+		checks: with.Histogram("check_duration_seconds",
+			"From the first byte of a check read to its answer written, whatever the answer.", checkBuckets()),
+		durations: with.Histograms("http_request_duration_seconds",
+			"From the first byte of a request read to its answer written, by route and method; checks have a metric of their own.",
+			checkBuckets(), "route", "method"),
 	}
 	m.probes = m.of("probe", "POST")
-	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "spendgate", Name: "http_requests_in_flight",
-		Help: "Requests at work.",
-	}, func() float64 { return float64(inFlight()) })
-	if registerer != nil {
-		registerer.MustRegister(m.requests, m.unauthorized, m.lockouts, m.signIns, m.checks, m.durations, busy)
-	}
+	with.Reading("http_requests_in_flight", "Requests at work.", func() float64 { return float64(inFlight()) })
 	return m
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"spendgate/audit/verify"
 	"spendgate/cmd/spendgate/cli"
+	"spendgate/metric"
 )
 
 // errNothingVerified is the error of a verification of the whole trail that found no check.
@@ -110,10 +111,7 @@ func unclean(s verify.Summary) error {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-const (
-	lastSuccessMetric = "spendgate_verify_last_success_timestamp_seconds"
-	metricsNamespace  = "spendgate_verify"
-)
+const lastSuccessMetric = "spendgate_verify_last_success_timestamp_seconds"
 
 // writeMetrics replaces a file for the textfile collector of Prometheus' node
 // exporter. A verification that failed keeps the time of the last successful one.
@@ -126,12 +124,8 @@ func writeMetrics(path, deployment string, s verify.Summary, failed error, now t
 		}
 	}
 	gatherer := prometheus.NewRegistry()
-	registry := cli.WithDeployment(gatherer, deployment)
-	gauge := func(name, help string, value float64) {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsNamespace, Name: name, Help: help})
-		g.Set(value)
-		registry.MustRegister(g)
-	}
+	with := metric.Of(cli.WithDeployment(gatherer, deployment), "verify")
+	gauge := func(name, help string, value float64) { with.Gauge(name, help).Set(value) }
 	gauge("last_run_timestamp_seconds", "When the audit trail was last verified, successfully or not, as Unix time.", float64(now.Unix()))
 	gauge("last_success_timestamp_seconds", "When it was last found to be as recorded, as Unix time; 0 for never.", success)
 	gauge("checks", "Checks that the last run compared with the hash chains.", float64(s.Checks))
@@ -141,13 +135,10 @@ func writeMetrics(path, deployment string, s verify.Summary, failed error, now t
 	}
 	gauge("checkpoint_timestamp_seconds",
 		"Up to when the last run could vouch for the trail, as Unix time: the last checkpoint; 0 without any.", checkpoint)
-	findings := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: metricsNamespace, Name: "findings", Help: "What the last run found, by kind.",
-	}, []string{"kind"})
+	findings := with.Gauges("findings", "What the last run found, by kind.", "kind")
 	for _, kind := range []verify.Kind{verify.Altered, verify.Removed, verify.Inserted, verify.Unchecked, verify.Acknowledged} {
 		findings.WithLabelValues(string(kind)).Set(float64(s.Findings[kind]))
 	}
-	registry.MustRegister(findings)
 	if err := prometheus.WriteToTextfile(path, gatherer); err != nil {
 		return fmt.Errorf("cannot write the metrics: %w", err)
 	}

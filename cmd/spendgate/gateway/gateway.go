@@ -22,11 +22,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/client/pay"
+	"spendgate/metric"
 )
 
 // stopTimeout is how long calls in flight may take when the gateway is stopped.
@@ -244,27 +244,20 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	opts := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "spendgate", Subsystem: "gateway", Name: name, Help: help}
-	}
-	with := promauto.With(registerer)
+	with := metric.Of(registerer, "gateway")
 	return &metrics{
-		calls: with.NewCounterVec(prometheus.CounterOpts(opts("calls_total",
-			"Calls of mapped tools by what they ended with: state, and in a shadow the state that enforcement would have given.")),
-			[]string{"upstream", "tool", "state", "shadow"}),
-		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "spendgate", Subsystem: "gateway", Name: "call_duration_seconds",
-			Help:    "From a mapped tool's call to its result, what it waits for people included.",
-			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 600},
-		}, []string{"upstream", "tool"}),
-		ends: with.NewCounterVec(prometheus.CounterOpts(opts("upstream_failures_total",
-			"Times that an upstream could not be reached or ended while agents were connected.")), []string{"upstream"}),
-		inFlight: with.NewGauge(prometheus.GaugeOpts(opts("calls_in_flight", "Mapped calls without a result yet."))),
-		sessions: with.NewGauge(prometheus.GaugeOpts(opts("sessions", "Agents that are connected."))),
-		unrecorded: with.NewCounter(prometheus.CounterOpts(opts("report_failures_total",
-			"Times that the service did not record what became of a check."))),
-		tokenFaults: with.NewGauge(prometheus.GaugeOpts(opts("token_faults",
-			"Files of agents' tokens at fault, whose agents have no access. 1 if the folder cannot be read."))),
+		calls: with.Counters("calls_total",
+			"Calls of mapped tools by what they ended with: state, and in a shadow the state that enforcement would have given.",
+			"upstream", "tool", "state", "shadow"),
+		seconds: with.Histograms("call_duration_seconds", "From a mapped tool's call to its result, what it waits for people included.",
+			[]float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 600}, "upstream", "tool"),
+		ends: with.Counters("upstream_failures_total",
+			"Times that an upstream could not be reached or ended while agents were connected.", "upstream"),
+		inFlight:   with.Gauge("calls_in_flight", "Mapped calls without a result yet."),
+		sessions:   with.Gauge("sessions", "Agents that are connected."),
+		unrecorded: with.Counter("report_failures_total", "Times that the service did not record what became of a check."),
+		tokenFaults: with.Gauge("token_faults",
+			"Files of agents' tokens at fault, whose agents have no access. 1 if the folder cannot be read."),
 	}
 }
 
