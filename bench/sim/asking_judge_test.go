@@ -19,7 +19,7 @@ type petition struct {
 	approved time.Time // zero while not enough have
 	spans    []span    // in which it was approved
 	denied   time.Time
-	expired  time.Time // as it is recorded
+	expired  time.Time // as it is recorded, or withdrawn
 	used     *spend.Check
 }
 
@@ -38,8 +38,14 @@ type span struct{ from, to time.Time }
 func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 	all := make(map[spend.ID]*petition)
 	byName := make(map[string]*petition)
-	keys := f.record.standings()
-	for place, e := range f.record.events {
+	keys := standings(f.record.all)
+	ofPayment := make(map[string][]*petition)
+	for place, e := range f.record.all {
+		if e.check != nil && e.check.Payment != nil {
+			for _, p := range ofPayment[e.check.Payment.Key] {
+				p.judgeAlone(fail, e.check, e.at)
+			}
+		}
 		switch {
 		case e.check != nil && e.check.UsesApproval():
 			p := all[e.check.Action.ApprovalID]
@@ -48,6 +54,9 @@ func (f *simulation) judgeApprovals(fail func(string, ...any)) {
 		case e.check != nil && e.check.Approval != nil:
 			p := &petition{check: e.check, until: e.at.Add(e.check.Approval.Expires)}
 			all[e.check.ID], byName[e.check.ID.Text(spend.PrefixApproval)] = p, p
+			if e.check.Payment != nil {
+				ofPayment[e.check.Payment.Key] = append(ofPayment[e.check.Payment.Key], p)
+			}
 		case e.change != nil && byName[e.change.Subject] != nil:
 			byName[e.change.Subject].decide(fail, e.change, e.at)
 		}
@@ -125,6 +134,13 @@ func (p *petition) decide(fail func(string, ...any), ch *audit.Change, at time.T
 	case audit.ApprovalExpiry:
 		p.expire(fail, ch, at)
 		return
+	case audit.ApprovalWithdrawal:
+		if p.check.Payment == nil || p.used != nil || !p.denied.IsZero() || !p.expired.IsZero() {
+			fail("S84: %s is recorded as withdrawn", ch.Subject)
+		}
+		p.expired = at
+		p.end(at)
+		return
 	case audit.ApprovalReopening:
 		p.reopen(fail, ch, at)
 		return
@@ -150,6 +166,18 @@ func (p *petition) decide(fail func(string, ...any), ch *audit.Change, at time.T
 	p.approves = append(p.approves, by)
 	if p.enough(func(approves) bool { return true }) {
 		p.approved = at
+	}
+}
+
+// judgeAlone checks that a payment asks people one question at a time, and begins nothing beside one.
+func (p *petition) judgeAlone(fail func(string, ...any), c *spend.Check, at time.Time) {
+	until := p.until
+	if !p.approved.IsZero() {
+		until = p.approved.Add(p.check.Approval.UseWithin)
+	}
+	over := p.used != nil || !p.denied.IsZero() || !p.expired.IsZero() || !at.Before(until)
+	if !over && c.Action.ApprovalID != p.check.ID && c.Decision.Effect != spend.Block {
+		fail("S84: %s comes while people are asked by %s", c.ID.Text("chk_"), p.check.ID.Text("chk_"))
 	}
 }
 

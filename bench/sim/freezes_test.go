@@ -140,7 +140,7 @@ func (f *simulation) attempts() (all []attempt) {
 			continue
 		}
 		all = append(all, attempt{
-			what: "the payment of " + p.nonce, action: &p.action, people: []audit.Party{{Principal: asker}}, began: p.began, ended: p.ended,
+			what: "the payment of " + p.nonce, action: &p.action, people: []audit.Party{asks}, began: p.began, ended: p.ended,
 			permits: p.err == nil && p.answer.Payment.Proceed, stopped: p.err != nil, // a block may be shown again
 		})
 	}

@@ -127,7 +127,7 @@ type book struct {
 }
 
 func (r *record) book() *book {
-	b := &book{raises: make(map[string]*raise), keys: r.standings()}
+	b := &book{raises: make(map[string]*raise), keys: standings(r.events)}
 	for i, e := range r.events {
 		switch {
 		case e.change == nil:

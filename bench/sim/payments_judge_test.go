@@ -2,18 +2,23 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/hotpath"
 )
 
 // judgePayments checks S84 and G16 against the record, in the order of the commits, and then what callers were told: only the
 // nonce of a recorded redemption proceeds.
 func (f *simulation) judgePayments(fail func(string, ...any)) {
-	j := payments{fail: fail, of: make(map[string]*payment), courses: make(map[spend.ID]spend.Course), checks: make(map[spend.ID]*spend.Check)}
+	j := payments{
+		fail: fail, of: make(map[string]*payment), courses: make(map[spend.ID]spend.Course), checks: make(map[spend.ID]*spend.Check),
+		gone: make(map[spend.ID]bool),
+	}
 	for _, e := range f.record.all {
 		switch {
 		case e.change != nil && e.change.Kind == audit.PaymentsRemoved:
@@ -33,16 +38,27 @@ func (f *simulation) judgePayments(fail func(string, ...any)) {
 	for _, p := range f.paid {
 		switch {
 		case p.lost:
-		case p.err != nil && !allowedError(p.err):
+		case p.err != nil && !allowedError(p.err) && !f.differs(p):
 			fail("S84: a payment failed with %v", p.err)
 		case p.err == nil && p.answer.Payment.Proceed:
 			id := p.answer.Payment.Redemption.ID
 			o := f.record.redeemed[id]
-			if o == nil || o.CheckID != p.answer.Check.ID || o.Replay != spend.NonceHash(f.payer.key.ID.Text(spend.PrefixKey), p.nonce) {
+			if o == nil || o.CheckID != p.answer.Check.ID || o.Replay != spend.NonceHash(f.payer.key.ID.Text(spend.PrefixKey), p.nonce) ||
+				again(f.record.byID[o.CheckID]) != p.action {
 				fail("G16: %s proceeds by %s; recorded is %+v", p.nonce, id.Text(spend.PrefixRedemption), o)
 			}
 		}
 	}
+}
+
+// differs reports whether a request was refused since a recorded check of its payment has another action.
+func (f *simulation) differs(p *paid) bool {
+	refused, ok := errors.AsType[*hotpath.PaymentDiffersError](p.err)
+	if !ok {
+		return false
+	}
+	c := f.record.byID[refused.Check]
+	return c != nil && c.Payment.Key == p.action.Counterparty && again(c) != p.action
 }
 
 // payments are what the record says of all payments.
@@ -51,18 +67,37 @@ type payments struct {
 	of      map[string]*payment // by key
 	checks  map[spend.ID]*spend.Check
 	courses map[spend.ID]spend.Course
-	twice   int // reports of a second executed check
+	gone    map[spend.ID]bool // checks of payments that were removed
+	twice   int               // reports of a second executed check
 }
 
 // payment is what the record says of a payment since it began.
 type payment struct {
 	version    int64
 	attempt    int
+	round      int
 	current    *spend.Check
-	executed   []spend.ID      // the checks of which the last report says so
+	executed   []execution     // by their first reports
 	executions map[string]bool // ever given out
 	nonces     map[spend.Hash]bool
 	last       time.Time
+}
+
+// execution is a check that was executed.
+type execution struct {
+	check *spend.Check
+	at    time.Time // of the first report that says so, again after one that says that it was not
+	back  bool      // the last report says that it was not
+}
+
+// of returns the executed checks of a round.
+func (p *payment) of(round int) (all []execution) {
+	for _, e := range p.executed {
+		if e.check.Payment.Round == round && !e.back {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 func (j *payments) payment(key string, version int64) *payment {
@@ -77,10 +112,13 @@ func (j *payments) payment(key string, version int64) *payment {
 	return p
 }
 
-// free reports whether nothing of the payment was carried out, or can be.
-func (j *payments) free(p *payment) bool {
-	if p.current == nil || len(p.executed) > 0 {
-		return p.current == nil
+// free reports whether nothing of the payment's round was carried out, or can be, or the time of the round is over.
+func (j *payments) free(p *payment, at time.Time) bool {
+	if p.current == nil {
+		return true
+	}
+	if executed := p.of(p.round); len(executed) > 0 {
+		return p.current.Payment.Key == repeated && !at.Before(executed[0].at.Add(repeatedHours*time.Hour))
 	}
 	course := j.courses[p.current.ID]
 	return p.current.Decision.Effect != spend.Allow || course.Last().Frees()
@@ -88,11 +126,17 @@ func (j *payments) free(p *payment) bool {
 
 func (j *payments) check(c *spend.Check) {
 	p := j.payment(c.Payment.Key, c.Payment.Version)
-	if !j.free(p) {
+	if !j.free(p, c.Timestamp()) {
 		j.fail("S84: %s comes while %s is current", c.ID.Text("chk_"), p.current.ID.Text("chk_"))
 	}
-	if p.attempt++; c.Payment.Attempt != p.attempt {
-		j.fail("S84: attempt %d of %q is recorded as %d", p.attempt, c.Payment.Key, c.Payment.Attempt)
+	if len(p.of(p.round)) > 0 {
+		p.round++
+	}
+	if c.Action.ApprovalID.IsZero() {
+		p.attempt++
+	}
+	if c.Payment.Attempt != p.attempt || c.Payment.Round != p.round {
+		j.fail("S84: attempt %d of %q, round %d, is recorded as %d, round %d", p.attempt, c.Payment.Key, p.round, c.Payment.Attempt, c.Payment.Round)
 	}
 	p.current, p.last, j.checks[c.ID] = c, c.Timestamp(), c
 }
@@ -101,7 +145,7 @@ func (j *payments) check(c *spend.Check) {
 func (j *payments) step(o *spend.Outcome, at time.Time) {
 	c, course := j.checks[o.CheckID], j.courses[o.CheckID]
 	j.courses[o.CheckID] = course.With(o)
-	removed := c.Payment.Round < 0
+	removed := j.gone[c.ID]
 	if o.Status == spend.InDoubt || removed {
 		if removed && len(o.Payment.Of) > 0 {
 			j.fail("S84: %s of %s changes a payment that was removed", o.Status, c.ID.Text("chk_"))
@@ -114,7 +158,7 @@ func (j *payments) step(o *spend.Outcome, at time.Time) {
 	why := ""
 	switch o.Status {
 	case spend.Redeemed:
-		if p.current != c || course.Redeemed != nil || course.Reports != nil || len(p.executed) > 0 || late || c.Decision.Effect != spend.Allow {
+		if p.current != c || course.Redeemed != nil || course.Reports != nil || len(p.of(p.round)) > 0 || late || c.Decision.Effect != spend.Allow {
 			why = "it is not open"
 		}
 		if p.executions[o.Payment.ExecutionID] {
@@ -122,7 +166,7 @@ func (j *payments) step(o *spend.Outcome, at time.Time) {
 		}
 		p.executions[o.Payment.ExecutionID] = true
 	case spend.TakenOver:
-		if p.current != c || course.Redeemed == nil || course.Reports != nil || len(p.executed) > 0 {
+		if p.current != c || course.Redeemed == nil || course.Reports != nil || len(p.of(p.round)) > 0 {
 			why = "it is not redeemed"
 		}
 	default:
@@ -142,16 +186,25 @@ func (j *payments) step(o *spend.Outcome, at time.Time) {
 // report adds a report, and says why it may not be recorded.
 func (j *payments) report(p *payment, o *spend.Outcome, course *spend.Course, late bool) string {
 	has := func(flag spend.Flag) bool { return slices.Contains(o.Payment.Flags, flag) }
-	others := slices.DeleteFunc(slices.Clone(p.executed), func(id spend.ID) bool { return id == o.CheckID })
-	was := len(others) < len(p.executed)
+	c := j.checks[o.CheckID]
+	known := slices.IndexFunc(p.executed, func(e execution) bool { return e.check == c })
+	others := slices.DeleteFunc(p.of(c.Payment.Round), func(e execution) bool { return e.check == c })
+	was := known >= 0 && !p.executed[known].back
 	twice := o.Status == spend.Executed && !was && len(others) > 0
-	if p.executed = others; o.Status == spend.Executed {
-		p.executed = append(p.executed, o.CheckID)
+	switch {
+	case o.Status == spend.Executed && known < 0:
+		p.executed = append(p.executed, execution{check: c, at: o.ID.Time()})
+	case o.Status == spend.Executed && !was:
+		p.executed[known] = execution{check: c, at: o.ID.Time()}
+	case o.Status != spend.Executed && was:
+		p.executed[known].back = true
 	}
 	open := course.Redeemed == nil && course.Reports == nil
 	switch {
 	case has(spend.FlagLapsed) && (!open || !late || !o.Frees() || o.KeyID != spend.SystemKey):
 		return "it did not lapse, or gives nothing back"
+	case has(spend.FlagReplaced) && (!open || p.current != c || !o.Frees() || o.KeyID != spend.SystemKey):
+		return "it was not open, or gives nothing back"
 	case has(spend.FlagSuperseded) && (!open || len(others) == 0):
 		return "no other check is executed"
 	case has(spend.FlagPaidTwice) != twice:
@@ -173,14 +226,14 @@ func (j *payments) remove(ch *audit.Change) {
 		if !gone {
 			continue
 		}
-		if version != p.version || !j.free(p) && len(p.executed) == 0 || !p.last.Before(removal.Before) ||
+		if version != p.version || !j.free(p, ch.At) && len(p.executed) == 0 || !p.last.Before(removal.Before) ||
 			removal.Before.After(ch.At.Add(-spend.PaymentsKept)) {
 			j.fail("S84: %q is removed at version %d of %d, last changed at %s", key, version, p.version, p.last)
 		}
 		delete(j.of, key)
 		for _, c := range j.checks {
 			if c.Payment.Key == key {
-				c.Payment.Round = -1
+				j.gone[c.ID] = true
 			}
 		}
 	}

@@ -17,6 +17,8 @@ const (
 	paying = "paying"
 	// lapseAfter is how long an allow of it is redeemed.
 	lapseAfter = time.Minute
+	// repeated is the payment that is free again after some hours.
+	repeated, repeatedHours = "order 2", 1
 )
 
 // payer asks for payments.
@@ -38,29 +40,35 @@ type paid struct {
 // newPayer makes the key that pays, and its policy.
 func (f *simulation) newPayer() error {
 	raw, k, err := f.nodes[0].CreateKey(context.Background(), audit.Actor{}, hotpath.NewKey{
-		Name: "payer", RateLimitRPM: 10000, Grants: spend.Grants{Role: spend.Gateway, Principal: "shop"},
+		Name: "payer", RateLimitRPM: 10000, Grants: spend.Grants{Role: spend.Gateway, Principal: asker, Owner: owner},
 	})
 	f.payer = payer{hotpath.KeyCaller([]byte(raw)), k}
 	p := &audit.Policy{
 		PolicyID: paying, Name: paying, Redeem: spend.RedeemTerms{WithinMinutes: int(lapseAfter / time.Minute)},
-		Rules: `[{"rule_id":"all","rule_type":"budget","parameters":{"limit":50,"currency":"USD","window":"lifetime"}}]`,
+		Rules: `[{"rule_id":"all","rule_type":"budget","parameters":{"limit":70,"currency":"USD","window":"lifetime"}},
+			{"rule_id":"large","rule_type":"escalate_if","parameters":{"amount_above":15,"approval":{"required":1,"use_within_minutes":1}}}]`,
 	}
 	return errors.Join(err, f.nodes[0].CreatePolicy(context.Background(), hotpath.Access{}, audit.Actor{}, hotpath.NewVersion{Policy: p}))
 }
 
 // payOne asks for a payment from several sides at once, each time with a nonce of its own, or with one again; some take over, some
-// redeem nothing. Whoever proceeds reports, or has died. Sometimes the time of an open check is over meanwhile.
+// redeem nothing, some replace its action by one that asks people, or back. Whoever proceeds reports, or has died. Sometimes the
+// time of an open check is over meanwhile.
 func (f *simulation) payOne(r *rand.Rand) {
 	time.Sleep(time.Duration(r.Int64N(int64(3 * time.Second))))
 	order := fmt.Sprint("order ", r.IntN(3))
 	late := fmt.Sprintf("nonce-%016d", r.Uint64N(1e15))
 	if r.IntN(2) == 0 && !f.lossless { // else all checks must be in one rate window
-		if p := f.pay(r, hotpath.PaymentRequest{Key: order}); p.err == nil && !p.lost {
+		if p := f.pay(r, "10", hotpath.PaymentRequest{Key: order}); p.err == nil && !p.lost {
 			time.Sleep(lapseAfter - time.Duration(r.Int64N(int64(time.Second)))) // then it is redeemed, or lapses
 		}
 	}
+	amount := []string{"10", "10", "20"}[r.IntN(3)]
 	f.several(r, 2+r.IntN(3), func(r *rand.Rand, node int) {
-		asked := hotpath.PaymentRequest{Key: order, Nonce: fmt.Sprintf("nonce-%016d", r.Uint64N(1e15))}
+		amount, asked := amount, hotpath.PaymentRequest{Key: order, Nonce: fmt.Sprintf("nonce-%016d", r.Uint64N(1e15))}
+		if r.IntN(3) == 0 {
+			amount, asked.Replace = []string{"10", "20"}[r.IntN(2)], r.IntN(3) > 0
+		}
 		switch r.IntN(6) {
 		case 0, 1:
 			asked.Nonce = late
@@ -72,7 +80,12 @@ func (f *simulation) payOne(r *rand.Rand) {
 		if asked.Nonce != "" && r.IntN(3) == 0 {
 			asked.TakeOver = spend.TakeOverHours * time.Hour
 		}
-		p := f.pay(r, asked)
+		p := f.pay(r, amount, asked)
+		if p.err == nil && !p.lost && p.answer.Payment.Status == audit.PaymentWaiting {
+			time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
+			f.decideAll(r, p.answer.Check)
+			p = f.pay(r, amount, asked)
+		}
 		switch {
 		case p.err != nil || p.lost:
 		case p.answer.Payment.Proceed:
@@ -81,18 +94,22 @@ func (f *simulation) payOne(r *rand.Rand) {
 			f.redeemByID(r, p.answer.Check)
 		}
 	})
-	f.pay(r, hotpath.PaymentRequest{Key: order, Nonce: late}) // a request that was delivered late
+	f.pay(r, amount, hotpath.PaymentRequest{Key: order, Nonce: late}) // a request that was delivered late
 	f.correctOne(r)
 }
 
 // pay asks for a payment, and again if that fails.
-func (f *simulation) pay(r *rand.Rand, asked hotpath.PaymentRequest) (p *paid) {
+func (f *simulation) pay(r *rand.Rand, text string, asked hotpath.PaymentRequest) (p *paid) {
+	if asked.Key == repeated {
+		asked.Hours = repeatedHours
+	}
 	for range 3 {
 		n, again := f.nodes[r.IntN(len(f.nodes))], asked
-		amount, _ := spend.ParseAmount("10")
+		amount, _ := spend.ParseAmount(text)
 		a := spend.Action{AgentID: "payer", PolicyID: paying, Type: spend.Refund, Amount: amount, Currency: "USD", Counterparty: asked.Key}
 		request := hotpath.Request{Caller: f.payer.caller, ID: "req_000000000000", Started: time.Now(), Payment: &again}
 		answer, _, err := n.Check(context.Background(), request, &a)
+		a.ApprovalID = spend.ID{} // which the service found
 		p = &paid{asked.Nonce, a, request.Started, time.Now(), answer, err, n.store.isDead()}
 		f.mu.Lock()
 		f.paid = append(f.paid, p)
@@ -156,17 +173,29 @@ func (f *simulation) reportPayment(r *rand.Rand, by hotpath.Access, c *spend.Che
 	}
 }
 
-// endPayments has all open checks lapse, and in some schedules removes the payments that ended, while they are asked for and
-// corrected.
+// endPayments has all open checks lapse. In some schedules a payment begins another round before, in others those that ended are
+// removed, while they are asked for and corrected.
 func (f *simulation) endPayments() {
 	r := f.source()
-	if f.seed%3 == 1 {
-		f.pay(r, hotpath.PaymentRequest{Key: fmt.Sprint("order ", r.IntN(3))}) // which is mostly open then, and stays
-		for _, n := range f.nodes {                                            // they would look for changes all the time
-			n.close()
+	payAny := func(r *rand.Rand, key string) {
+		order := hotpath.PaymentRequest{Key: key, Nonce: fmt.Sprintf("nonce-%016d", r.Uint64N(1e15))}
+		if p := f.pay(r, "10", order); p.err == nil && p.answer.Payment.Proceed {
+			f.endPayment(r, p.answer.Check, p.answer.Payment.Redemption.ID)
 		}
-		time.Sleep(spend.PaymentsKept + 24*time.Hour)
-		f.nodes = []*simNode{f.newNode(len(f.nodes)), f.newNode(len(f.nodes) + 1)}
+	}
+	switch f.seed % 3 {
+	case 0:
+		f.goOnAfter(repeatedHours*time.Hour + time.Duration(r.Int64N(int64(time.Minute))))
+		for range 2 {
+			f.several(r, 3, func(r *rand.Rand, node int) {
+				if payAny(r, repeated); r.IntN(2) == 0 {
+					f.correctOne(r)
+				}
+			})
+		}
+	case 1:
+		f.pay(r, "10", hotpath.PaymentRequest{Key: fmt.Sprint("order ", r.IntN(3))}) // which is mostly open then, and stays
+		f.goOnAfter(spend.PaymentsKept + 24*time.Hour)
 		f.several(r, 6, func(r *rand.Rand, node int) {
 			switch r.IntN(4) {
 			case 0, 1:
@@ -174,10 +203,7 @@ func (f *simulation) endPayments() {
 			case 2:
 				f.correctOne(r)
 			default:
-				order := hotpath.PaymentRequest{Key: fmt.Sprint("order ", r.IntN(3)), Nonce: fmt.Sprintf("nonce-%016d", r.Uint64N(1e15))}
-				if p := f.pay(r, order); p.err == nil && p.answer.Payment.Proceed {
-					f.endPayment(r, p.answer.Check, p.answer.Payment.Redemption.ID)
-				}
+				payAny(r, fmt.Sprint("order ", r.IntN(3)))
 			}
 		})
 		f.correctOne(r)
@@ -191,6 +217,15 @@ func (f *simulation) endPayments() {
 	}
 	f.note("nothing lapses")
 	f.unrecovered = true
+}
+
+// goOnAfter has a long time pass without nodes, which would look for changes all the time, and goes on with new ones.
+func (f *simulation) goOnAfter(pause time.Duration) {
+	for _, n := range f.nodes {
+		n.close()
+	}
+	time.Sleep(pause)
+	f.nodes = []*simNode{f.newNode(len(f.nodes)), f.newNode(len(f.nodes) + 1)}
 }
 
 func (s *store) RemovePayments(ctx context.Context, ended []*spend.Payment, before time.Time) (removed int, err error) {

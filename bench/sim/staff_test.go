@@ -109,10 +109,10 @@ type standing struct {
 	Principal string
 }
 
-// standings are those of each key, by key_id.
-func (r *record) standings() map[string][]standing {
+// standings are those of each key among the events, by key_id.
+func standings(events []event) map[string][]standing {
 	all := make(map[string][]standing)
-	for i, e := range r.events {
+	for i, e := range events {
 		if e.change != nil && (e.change.Kind == audit.KeyCreated || e.change.Kind == audit.KeyChanged) {
 			is := standing{place: i}
 			if err := json.Unmarshal([]byte(e.change.Details), &is); err != nil {

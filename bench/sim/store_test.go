@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -120,14 +121,22 @@ func (s *store) Commit(ctx context.Context, checks []*spend.Check, outcomes []*s
 			return err
 		}
 		s.noteChanges()
+		replacing := func(o *spend.Outcome) bool { return slices.Contains(o.Payment.Flags, spend.FlagReplaced) }
+		s.noteOutcomes(outcomes, replacing) // so that a check of the commit can follow
 		for _, c := range checks {
 			s.note(event{check: &spend.Check{ID: c.ID}})
 		}
-		for _, o := range outcomes {
-			s.note(event{outcome: &spend.Outcome{ID: o.ID}})
-		}
+		s.noteOutcomes(outcomes, func(o *spend.Outcome) bool { return !replacing(o) })
 		return nil
 	})
+}
+
+func (s *store) noteOutcomes(outcomes []*spend.Outcome, which func(*spend.Outcome) bool) {
+	for _, o := range outcomes {
+		if which(o) {
+			s.note(event{outcome: &spend.Outcome{ID: o.ID}})
+		}
+	}
 }
 
 func (s *store) note(e event) {
