@@ -169,13 +169,13 @@ func (p *petition) decide(fail func(string, ...any), ch *audit.Change, at time.T
 	}
 }
 
-// judgeAlone checks that a payment asks people one question at a time, and begins nothing beside one.
+// judgeAlone checks that a round of a payment asks people one question at a time, and begins nothing beside one.
 func (p *petition) judgeAlone(fail func(string, ...any), c *spend.Check, at time.Time) {
 	until := p.until
 	if !p.approved.IsZero() {
 		until = p.approved.Add(p.check.Approval.UseWithin)
 	}
-	over := p.used != nil || !p.denied.IsZero() || !p.expired.IsZero() || !at.Before(until)
+	over := p.check.Payment.Round != c.Payment.Round || p.used != nil || !p.denied.IsZero() || !p.expired.IsZero() || !at.Before(until)
 	if !over && c.Action.ApprovalID != p.check.ID && c.Decision.Effect != spend.Block {
 		fail("S84: %s comes while people are asked by %s", c.ID.Text("chk_"), p.check.ID.Text("chk_"))
 	}

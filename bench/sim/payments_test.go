@@ -81,7 +81,7 @@ func (f *simulation) payOne(r *rand.Rand) {
 			asked.TakeOver = spend.TakeOverHours * time.Hour
 		}
 		p := f.pay(r, amount, asked)
-		if p.err == nil && !p.lost && p.answer.Payment.Status == audit.PaymentWaiting {
+		if p.err == nil && !p.lost && p.answer.Payment.Status == audit.PaymentWaiting && p.answer.Check.Approval != nil {
 			time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
 			f.decideAll(r, p.answer.Check)
 			p = f.pay(r, amount, asked)
