@@ -80,22 +80,27 @@ func (f *simulation) payOne(r *rand.Rand) {
 		if asked.Nonce != "" && r.IntN(3) == 0 {
 			asked.TakeOver = spend.TakeOverHours * time.Hour
 		}
-		p := f.pay(r, amount, asked)
-		if p.err == nil && !p.lost && p.answer.Payment.Status == audit.PaymentWaiting && p.answer.Check.Approval != nil {
-			time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
-			f.decideAll(r, p.answer.Check)
-			p = f.pay(r, amount, asked)
-		}
-		switch {
-		case p.err != nil || p.lost:
-		case p.answer.Payment.Proceed:
-			f.endPayment(r, p.answer.Check, p.answer.Payment.Redemption.ID)
-		case r.IntN(4) == 0:
-			f.redeemByID(r, p.answer.Check)
-		}
+		f.payAndEnd(r, amount, asked)
 	})
 	f.pay(r, amount, hotpath.PaymentRequest{Key: order, Nonce: late}) // a request that was delivered late
 	f.correctOne(r)
+}
+
+// payAndEnd asks for a payment, has people decide about it and asks again, and reports where it proceeds.
+func (f *simulation) payAndEnd(r *rand.Rand, amount string, asked hotpath.PaymentRequest) {
+	p := f.pay(r, amount, asked)
+	if p.err == nil && !p.lost && p.answer.Payment.Status == audit.PaymentWaiting && p.answer.Check.Approval != nil {
+		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
+		f.decideAll(r, p.answer.Check)
+		p = f.pay(r, amount, asked)
+	}
+	switch {
+	case p.err != nil || p.lost:
+	case p.answer.Payment.Proceed:
+		f.endPayment(r, p.answer.Check, p.answer.Payment.Redemption.ID)
+	case r.IntN(4) == 0:
+		f.redeemByID(r, p.answer.Check)
+	}
 }
 
 // pay asks for a payment, and again if that fails.
@@ -179,9 +184,7 @@ func (f *simulation) endPayments() {
 	r := f.source()
 	payAny := func(r *rand.Rand, key string) {
 		order := hotpath.PaymentRequest{Key: key, Nonce: fmt.Sprintf("nonce-%016d", r.Uint64N(1e15))}
-		if p := f.pay(r, "10", order); p.err == nil && p.answer.Payment.Proceed {
-			f.endPayment(r, p.answer.Check, p.answer.Payment.Redemption.ID)
-		}
+		f.payAndEnd(r, []string{"10", "20"}[r.IntN(2)], order)
 	}
 	switch f.seed % 3 {
 	case 0:
