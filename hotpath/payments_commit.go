@@ -13,6 +13,7 @@ import (
 	"spendgate/audit/commit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
+	"spendgate/pause"
 )
 
 // PaymentTakenError refuses the redemption of a check whose payment is carried out by another check.
@@ -287,10 +288,8 @@ func (a *Authorizer) awaitRelease(ctx context.Context, c *checking) (Answer, err
 	if a.now().Sub(c.request.Started) > releasePatience {
 		return a.showPayment(c), nil
 	}
-	select {
-	case <-time.After(releasePoll):
-	case <-ctx.Done():
-		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	if err := pause.For(ctx, releasePoll); err != nil {
+		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return Answer{}, errOvertaken
 }

@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/pause"
 )
 
 // removedAtOnce bounds how many payments are removed together: commits wait meanwhile. Between two removals they have removalPause.
@@ -60,9 +61,6 @@ func (a *Authorizer) removeEnded(ctx context.Context, some []spend.Hash, before 
 	if _, err = a.store.RemovePayments(ctx, ended, before); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(removalPause):
-	}
+	_ = pause.For(ctx, removalPause)
 	return nil
 }

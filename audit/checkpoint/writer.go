@@ -17,6 +17,7 @@ import (
 
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
+	"spendgate/pause"
 )
 
 // Options configure a Writer.
@@ -269,10 +270,8 @@ func openLocked(ctx context.Context, path string) (*os.File, error) {
 		if err == nil {
 			return f, nil
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, turnRetry) != nil {
 			return nil, fmt.Errorf("cannot lock the file of checkpoints: %w", errors.Join(err, f.Close()))
-		case <-time.After(turnRetry):
 		}
 	}
 }

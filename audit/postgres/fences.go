@@ -13,6 +13,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/pause"
 )
 
 // RotateEpoch implements audit.Fences.
@@ -55,10 +56,7 @@ func (s *Store) overHolders(ctx context.Context, c exclusiveCall) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: %w", audit.ErrUnavailable, errors.Join(ctx.Err(), err))
 		case errors.Is(err, audit.ErrUnknown):
-			select {
-			case <-time.After(unknownPause):
-			case <-ctx.Done():
-			}
+			_ = pause.For(ctx, unknownPause)
 			continue
 		case !errors.As(err, &answer) || answer.Code != pg.CodeLockTimeout:
 			return err

@@ -14,6 +14,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/postgres/internal/pg"
+	"spendgate/pause"
 )
 
 //go:embed migrations/*.sql
@@ -155,10 +156,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig, texts []string) error 
 		case tries == lockTries:
 			return fmt.Errorf("cannot migrate: another session keeps a table in use: %w", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lockAgain):
-		}
+		_ = pause.For(ctx, lockAgain)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
 	"spendgate/metric"
+	"spendgate/pause"
 )
 
 const (
@@ -162,10 +163,8 @@ func vetPeers(ctx context.Context, store nodeNotes, identity func(context.Contex
 		if len(differ) == 0 {
 			return nil
 		}
-		select {
-		case <-time.After(vetPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, vetPause); err != nil {
+			return err
 		}
 	}
 }

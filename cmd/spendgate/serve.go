@@ -22,6 +22,7 @@ import (
 	"spendgate/config"
 	scripts "spendgate/deploy/postgres"
 	"spendgate/hotpath/guard"
+	"spendgate/pause"
 )
 
 const (
@@ -153,10 +154,8 @@ func await(ctx context.Context, c config.Config, store *postgres.Store, h *healt
 				h.log.Warn("waiting for a dependency", "dependency", d.name, "error", d.err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
+		if err := pause.For(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"spendgate/hotpath/report"
 	"spendgate/hotpath/wire"
+	"spendgate/pause"
 )
 
 // NewBacktest is a request for a backtest, of rules or of a version.
@@ -105,10 +106,8 @@ func await[T interface{ Ended() bool }](ctx context.Context, read func() (T, err
 		if found.Ended() {
 			return found, nil
 		}
-		select {
-		case <-ctx.Done():
-			return none, ctx.Err()
-		case <-time.After(time.Second):
+		if err := pause.For(ctx, time.Second); err != nil {
+			return none, err
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"spendgate/pause"
 )
 
 // The defaults of Options.
@@ -87,7 +89,7 @@ func New(o Options) (*Client, error) {
 		identify:  identification(o),
 		adminOnly: o.APIKey == "" && o.Session == "",
 		trace:     o.Trace,
-		pause:     pause,
+		pause:     pause.For,
 	}
 	if c.trace == nil {
 		c.trace = traceOf
@@ -115,16 +117,5 @@ func identification(o Options) func(http.Header, bool) {
 			h.Set("Cookie", "__Host-spendgate="+o.Session)
 			h.Set("Origin", o.Origin)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
+	"spendgate/pause"
 )
 
 // An epoch is one life of Redis' windows. It is over when their marker is gone
@@ -97,10 +98,8 @@ func (g *Guard) enterSomeEpoch(ctx context.Context) error {
 		if err != nil || done {
 			return err
 		}
-		select {
-		case <-time.After(othersRenewal):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, othersRenewal); err != nil {
+			return err
 		}
 	}
 	return errEpochsChange

@@ -16,6 +16,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
+	"spendgate/pause"
 	"spendgate/ratelimit"
 )
 
@@ -171,12 +172,10 @@ func (g *Guard) awaitEpoch(ctx context.Context, epoch spend.ID) error {
 	if left <= 0 {
 		return nil
 	}
-	select {
-	case <-time.After(left):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, ctx.Err())
+	if err := pause.For(ctx, left); err != nil {
+		return fmt.Errorf("%w: cannot raise the generation: %w", ErrUnavailable, err)
 	}
+	return nil
 }
 
 // raise changes the generation on the server that is believed to be the master, and returns the epoch

@@ -11,6 +11,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
+	"spendgate/pause"
 )
 
 const (
@@ -92,10 +93,8 @@ func (g *Guard) loadWindows(ctx context.Context, m marker) error {
 		g.metrics.fingerprintsLoaded.Add(float64(len(passes)))
 	}
 	for len(contested) > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollMost):
+		if err := pause.For(ctx, pollMost); err != nil {
+			return err
 		}
 		if contested, err = l.loadPasses(ctx, contested); err != nil {
 			return err

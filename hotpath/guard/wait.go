@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"spendgate/pause"
 )
 
 // wait looks again and again at a claim of another attempt.
@@ -57,12 +59,10 @@ func (w *wait) look() (claimState, error) {
 		w.g.metrics.waits.Inc()
 	}
 	w.pause = min(max(2*w.pause, pollFirst), pollMost)
-	select {
-	case <-time.After(w.pause):
-		return unchanged, nil
-	case <-w.ctx.Done():
+	if pause.For(w.ctx, w.pause) != nil {
 		return unchanged, fmt.Errorf("%w: waited too long for another check's claim", ErrUnavailable)
 	}
+	return unchanged, nil
 }
 
 // abandoned reports whether the claim is this process's own and not in flight: left by an attempt that

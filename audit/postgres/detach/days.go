@@ -17,6 +17,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
+	"spendgate/pause"
 )
 
 // days are the days of checks in a database, with a connection of the tables' owner: no other role
@@ -245,10 +246,8 @@ func (d *days) patiently(ctx context.Context, name, tables, statement string, ar
 			return fmt.Errorf("cannot detach %s: others hold checks for long, such as a dump, a report or a vacuum that prevents wraparound; "+
 				"run it again later (%s)", name, d.holders(ctx, tables))
 		}
-		select {
-		case <-time.After(detachPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, detachPause); err != nil {
+			return err
 		}
 	}
 }

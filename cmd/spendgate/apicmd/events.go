@@ -12,6 +12,7 @@ import (
 	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/cli"
 	"spendgate/hotpath/client"
+	"spendgate/pause"
 )
 
 const eventsNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, a key with events:read."
@@ -64,10 +65,7 @@ func eventsTail(flags *flag.FlagSet) cli.Action {
 				return nil
 			}
 			if q.Wait > 0 && len(page.Data) == 0 && time.Since(asked) < time.Second { // too many readers wait: the answer was not held
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
+				_ = pause.For(ctx, time.Second)
 			}
 			q.Wait = client.MaxApprovalWait
 		}

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"spendgate/pause"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -103,10 +105,8 @@ func (l *link) settledTools(ctx context.Context) (pinned, *mcp.ClientSession, er
 		if err != nil {
 			return nil, nil, err
 		}
-		select {
-		case <-time.After(moment):
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+		if err := pause.For(ctx, moment); err != nil {
+			return nil, nil, err
 		}
 		if l.changes.Load() == before || round == rounds {
 			return tools, cs, nil

@@ -14,6 +14,7 @@ import (
 	"spendgate/hotpath/backtest"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/report"
+	"spendgate/pause"
 )
 
 const (
@@ -228,10 +229,8 @@ func (r *run) breathe(ctx context.Context) error {
 		r.resumed = time.Now()
 		return ctx.Err()
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Since(r.resumed)):
+	if err := pause.For(ctx, time.Since(r.resumed)); err != nil {
+		return err
 	}
 	r.resumed = time.Now()
 	return nil
@@ -303,9 +302,6 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 		if err == nil || ctx.Err() != nil || !errors.Is(err, audit.ErrUnavailable) || time.Now().After(until) {
 			return answer, err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		_ = pause.For(ctx, time.Second)
 	}
 }

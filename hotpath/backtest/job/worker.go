@@ -8,6 +8,7 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/spend"
+	"spendgate/pause"
 )
 
 const (
@@ -62,10 +63,7 @@ func (w *Worker) Run(ctx context.Context) {
 		if w.next(ctx) {
 			continue
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookEvery):
-		}
+		_ = pause.For(ctx, lookEvery)
 	}
 	bounded, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
+	"spendgate/pause"
 )
 
 const (
@@ -56,15 +57,6 @@ func New(o Options) *Guard {
 
 // Wait waits until the reports that are repeated in the background have ended.
 func (g *Guard) Wait() { g.background.Wait() }
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
 
 // Payment is what is to be carried out at most once.
 type Payment struct {
@@ -214,7 +206,7 @@ func (c *call) ask(ctx context.Context) (*Permit, Result) {
 		if !again {
 			return nil, r
 		}
-		if pause(ctx, poll); ctx.Err() != nil {
+		if pause.For(ctx, poll) != nil {
 			r.Err = context.Cause(ctx)
 			return nil, r
 		}
@@ -262,7 +254,7 @@ func (c *call) answer(ctx context.Context) (*client.Result, error) {
 		if !client.Temporary(err) || time.Now().Add(poll).After(end) {
 			return check, err
 		}
-		if pause(ctx, poll); ctx.Err() != nil {
+		if pause.For(ctx, poll) != nil {
 			return nil, err
 		}
 	}

@@ -69,7 +69,7 @@ func (c *call) deliver(ctx context.Context, checkID string, report client.Outcom
 	c.background.Go(func() {
 		end := time.Now().Add(reportFor)
 		for wait := time.Second; again && time.Now().Before(end); wait = min(2*wait, 30*time.Second) {
-			pause(context.Background(), wait)
+			time.Sleep(wait)
 			ctx, cancel := context.WithTimeout(context.Background(), reportOnce)
 			again, _ = c.send(ctx, checkID, report)
 			cancel()

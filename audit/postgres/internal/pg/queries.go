@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"spendgate/pause"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -66,10 +68,5 @@ func SequenceEvents(ctx context.Context, db *pgx.Conn) error {
 
 // Rest pauses for as long as the last step took, so that others can use the database.
 func Rest(ctx context.Context, begun time.Time) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Since(begun)):
-		return nil
-	}
+	return pause.For(ctx, time.Since(begun))
 }
