@@ -63,11 +63,11 @@ def refund(server: GuardServer | None, ran: list[str], async_: bool = False) -> 
 @pytest.mark.parametrize(("answer", "told"), [
     ("proceed", Told("executed", "psp-1", "psp-1")),
     ("executed", Told("executed", "Carried out before, as psp-0. It is not repeated.", "psp-0")),
-    ("block", Told("refused", "Not carried out. too much Ask for less.")),
-    ("waiting", Told("pending", "Not carried out yet. people decide Wait. Call again with exactly these arguments afterwards.", None, "apr_1")),
-    ("denied", Told("denied", "Not carried out. people decide Wait.", None, "apr_1")),
-    ("expired", Told("expired", "Not carried out. people decide Wait.", None, "apr_1")),
-    ("escalated", Told("refused", "Not carried out. people decide Wait.")),
+    ("block", Told("refused", "Not carried out. too much. Ask for less.")),
+    ("waiting", Told("pending", "Not carried out yet. people decide. Wait. Call again with exactly these arguments afterwards.", None, "apr_1")),
+    ("denied", Told("denied", "Not carried out. people decide. Wait.", None, "apr_1")),
+    ("expired", Told("expired", "Not carried out. people decide. Wait.", None, "apr_1")),
+    ("escalated", Told("refused", "Not carried out. people decide. Wait.")),
     ("refused", Told("error", "Not carried out. validation_error: amount: too large (422, req_1)")),
     ("differs", Told("refused", "Not carried out. payment_differs: the payment differs in amount (409, req_1)")),
 ])
@@ -203,7 +203,7 @@ def test_langgraph_tool(async_: bool) -> None:
     thread = Thread()
     with pytest.raises(GraphInterrupt):
         thread.run(lambda: made.invoke(ARGUMENTS))
-    assert thread.run(lambda: made.invoke(ARGUMENTS), "approved") == "Not carried out. people decide Wait."
+    assert thread.run(lambda: made.invoke(ARGUMENTS), "approved") == "Not carried out. people decide. Wait."
     assert ran == [] and server.close() == []
 
 

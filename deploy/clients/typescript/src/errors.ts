@@ -93,6 +93,9 @@ export class BadSignature extends SpendgateError {}
 /** The reason why a guard did not run its body, or why the body is in doubt. */
 export class NotCarriedOut extends SpendgateError {}
 
+/** The message of a decision, as a sentence before others. */
+const sentence = ({ message }: CheckResult) => (message ? `${message.replace(/\.$/, "")}. ` : "");
+
 /** A decision of the service because of which the body did not run. */
 class Refused extends NotCarriedOut {
   readonly checkId: string;
@@ -100,7 +103,7 @@ class Refused extends NotCarriedOut {
   readonly approvalId: string;
   constructor(
     readonly result: CheckResult,
-    message = [result.message, result.next_step ?? "Do not proceed."].filter(Boolean).join(" "),
+    message = `${sentence(result)}${result.next_step ?? "Do not proceed."}`,
   ) {
     super(message);
     this.checkId = result.check_id;
@@ -117,14 +120,14 @@ export class Escalated extends Refused {}
 /** People have to decide first. Call again later: an approval is used then. */
 export class ApprovalPending extends Refused {
   constructor(result: CheckResult) {
-    super(result, `${result.message} People decide about it: call again when they have.`);
+    super(result, `${sentence(result)}People decide about it: call again when they have.`);
   }
 }
 
 /** People denied the action. */
 export class Denied extends Refused {
   constructor(result: CheckResult, why = "People denied it.") {
-    super(result, `${result.message} ${why} Do not proceed.`);
+    super(result, `${sentence(result)}${why} Do not proceed.`);
   }
 }
 

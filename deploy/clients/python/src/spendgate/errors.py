@@ -131,7 +131,7 @@ class NotCarriedOut(SpendgateError):
         self.result, self.check_id, self.approval_id = result, result.check_id, result.approval_id
         self.reason_code = result.reason_code
         self.next_step = result.next_step or ""
-        super().__init__(" ".join(filter(None, [result.message, result.next_step])))
+        super().__init__(". ".join(filter(None, [(result.message or "").rstrip("."), result.next_step])))
 
 
 class Blocked(NotCarriedOut):
