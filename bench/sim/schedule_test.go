@@ -41,7 +41,7 @@ const shards = 2
 // TestSchedules runs schedules and checks the history of each (F20).
 func TestSchedules(t *testing.T) {
 	if *seeds == 0 {
-		if *seeds = 240; raced {
+		if *seeds = 120; raced {
 			*seeds = 20
 		}
 	}
