@@ -156,11 +156,13 @@ func guess(name string, d definition) *proposed {
 	p.To = find(func(a argument) bool {
 		return a.path != p.Amount && a.path != p.Key && a.path != p.Currency && !has(a.path, "merchantaccount") // who pays
 	}, append(slices.Clone(payments), "payee", "recipient", "customer", "account", "vendor", "merchant", "id")...).path
+	named := slices.ContainsFunc(arguments, func(a argument) bool { return namesOrder(a.path) })
 	for _, a := range arguments {
 		switch {
 		case a.path == p.Key:
-		case a.path == p.Amount || a.path == p.To || p.namesPayment(a.path):
+		case a.path == p.Amount && !named || a.path == p.To || p.namesPayment(a.path):
 			p.Same = append(p.Same, a.path)
+		case a.path == p.Amount:
 		case a.path == p.Currency:
 		case !decides(a.path):
 			p.Pass = append(p.Pass, a.path)
@@ -175,6 +177,10 @@ func guess(name string, d definition) *proposed {
 
 // payments are words in the names of arguments that name an earlier payment.
 var payments = []string{"counterparty", "charge", "payment", "capture", "psp"}
+
+// namesOrder reports whether an argument looks like a name of what is paid, once: another amount then is an error of the agent,
+// and no other payment.
+func namesOrder(path string) bool { return has(path, "order", "invoice", "booking") }
 
 // namesPayment reports whether an argument looks like a name of a payment. Beside an earlier payment that is named, a reference is
 // the agent's own text, and another one in a repeated call.

@@ -30,6 +30,12 @@ func TestGuess(t *testing.T) {
 			[]string{"no call passes"},
 			"Amounts are in cents.",
 		},
+		"an order, of which another amount is no other payment": {
+			`{"order_id":{"type":"string"},"customer":{"type":"string"},"amount":{"type":"number"}}`,
+			[]string{`counterparty: {argument: "customer"}`, `same: ["customer","order_id"]`},
+			[]string{"may decide:"},
+			"",
+		},
 		"an amount in cents that may be left out": {
 			`{"payment_intent":{"type":"string"},"amount":{"type":"integer","description":"How much to return, in cents."}}`,
 			[]string{
