@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/audit/metric"
 	"spendgate/audit/spend"
-	"spendgate/metric"
 	"spendgate/ratelimit"
 )
 

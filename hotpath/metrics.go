@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit/metric"
 	"spendgate/audit/spend"
-	"spendgate/metric"
 )
 
 // metrics are the Authorizer's Prometheus metrics.

@@ -11,9 +11,9 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/commit"
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/policy"
-	"spendgate/pause"
 )
 
 // PaymentTakenError refuses the redemption of a check whose payment is carried out by another check.

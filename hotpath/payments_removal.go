@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
-	"spendgate/pause"
 )
 
 // removedAtOnce bounds how many payments are removed together: commits wait meanwhile. Between two removals they have removalPause.

@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"sync/atomic"
 
-	"spendgate/metric"
+	"spendgate/audit/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 )

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit/chain"
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
-	"spendgate/pause"
 )
 
 // Options configure a Writer.

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
-	"spendgate/metric"
+	"spendgate/audit/metric"
 )
 
 // writerMetrics are the metrics of the Writer.

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"spendgate/audit"
+	"spendgate/audit/pause"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
-	"spendgate/pause"
 )
 
 // RotateEpoch implements audit.Fences.

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"spendgate/audit"
+	"spendgate/audit/pause"
 	"spendgate/audit/postgres/internal/pg"
-	"spendgate/pause"
 )
 
 //go:embed migrations/*.sql

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
+	"spendgate/audit/metric"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/sqlstore"
-	"spendgate/metric"
 )
 
 // Options configure a Store.

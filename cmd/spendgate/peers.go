@@ -11,11 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit/metric"
+	"spendgate/audit/pause"
 	"spendgate/audit/postgres"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/guard"
-	"spendgate/metric"
-	"spendgate/pause"
 )
 
 const (

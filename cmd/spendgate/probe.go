@@ -14,12 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"spendgate/audit/metric"
 	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/wire"
-	"spendgate/metric"
 )
 
 const (

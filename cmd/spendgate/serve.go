@@ -16,13 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/pause"
 	"spendgate/audit/postgres"
 	"spendgate/cmd/spendgate/auditcmd"
 	"spendgate/cmd/spendgate/cli"
 	"spendgate/config"
 	scripts "spendgate/deploy/postgres"
 	"spendgate/hotpath/guard"
-	"spendgate/pause"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/metric"
 	"spendgate/audit/spend"
-	"spendgate/metric"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"time"
 
+	"spendgate/audit/pause"
 	"spendgate/hotpath/report"
 	"spendgate/hotpath/wire"
-	"spendgate/pause"
 )
 
 // NewBacktest is a request for a backtest, of rules or of a version.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"spendgate/pause"
+	"spendgate/audit/pause"
 )
 
 // The defaults of Options.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/pause"
 )
 
 // An epoch is one life of Redis' windows. It is over when their marker is gone

@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"spendgate/audit"
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/pipeline"
-	"spendgate/pause"
 	"spendgate/ratelimit"
 )
 

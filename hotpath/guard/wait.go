@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/pause"
+	"spendgate/audit/pause"
 )
 
 // wait looks again and again at a claim of another attempt.

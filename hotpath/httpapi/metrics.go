@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit/metric"
 	"spendgate/hotpath/wire"
-	"spendgate/metric"
 )
 
 // metrics of the API. Every label value is one of a fixed few: a route, one of

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"time"
 
-	"spendgate/metric"
+	"spendgate/audit/metric"
 
 	"github.com/prometheus/client_golang/prometheus"
 )

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spendgate/audit"
-	"spendgate/metric"
+	"spendgate/audit/metric"
 )
 
 type metrics struct {

@@ -15,9 +15,9 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/archive"
 	"spendgate/audit/chain"
+	"spendgate/audit/pause"
 	"spendgate/audit/postgres/internal/pg"
 	"spendgate/audit/spend"
-	"spendgate/pause"
 )
 
 // days are the days of checks in a database, with a connection of the tables' owner: no other role

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
 	"spendgate/cmd/spendgate/cli"
 	"spendgate/hotpath/client"
-	"spendgate/pause"
 )
 
 const eventsNeed = "Talks to SPENDGATE_API_URL (http://127.0.0.1:8080) with SPENDGATE_API_KEY, a key with events:read."

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"spendgate/audit/metric"
 	"spendgate/audit/verify"
 	"spendgate/cmd/spendgate/cli"
-	"spendgate/metric"
 )
 
 // errNothingVerified is the error of a verification of the whole trail that found no check.

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"spendgate/pause"
+	"spendgate/audit/pause"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"

@@ -23,10 +23,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"spendgate/audit/metric"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
 	"spendgate/hotpath/client/pay"
-	"spendgate/metric"
 )
 
 // stopTimeout is how long calls in flight may take when the gateway is stopped.

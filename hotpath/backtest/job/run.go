@@ -10,11 +10,11 @@ import (
 
 	"spendgate/audit"
 	"spendgate/audit/archive"
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/backtest"
 	"spendgate/hotpath/policy"
 	"spendgate/hotpath/report"
-	"spendgate/pause"
 )
 
 const (

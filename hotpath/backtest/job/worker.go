@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"spendgate/audit"
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
-	"spendgate/pause"
 )
 
 const (

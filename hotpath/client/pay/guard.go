@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"spendgate/audit/pause"
 	"spendgate/audit/spend"
 	"spendgate/hotpath/client"
-	"spendgate/pause"
 )
 
 const (

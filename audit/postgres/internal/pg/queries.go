@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/pause"
+	"spendgate/audit/pause"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
