@@ -6,7 +6,6 @@ import (
 	_ "embed" // the schema
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -39,11 +38,10 @@ var _ audit.Store = (*Store)(nil)
 //go:embed schema.sql
 var schema string
 
-// schemaVersion is the version of the schema in a file. Until the first release, the schema changes in place and
-// its version is its checksum, so that no build opens the file of another.
-var schemaVersion = int(crc32.ChecksumIEEE([]byte(schema)) >> 1)
-
 const (
+	// schemaVersion is the version of the schema in a file. A released schema never changes: another one has the next
+	// version, and makeSchema upgrades a file of the version before.
+	schemaVersion = 1
 	// readers is enough to keep a few cores busy; each reader costs a page cache.
 	readers = 4
 	// busyTimeout bounds the wait for another process, such as a backup, that

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -133,6 +134,18 @@ func TestOpenTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestSchemaIsFrozen: the schema of a version never changes once it was released, since files have it.
+func TestSchemaIsFrozen(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	made := must.Get(one(t.Context(), s.reader, "", scalar[string],
+		"SELECT group_concat(sql, char(10)) FROM (SELECT sql FROM sqlite_master ORDER BY type, name)"))(t)
+	is := fmt.Sprintf("%x  %d", sha256.Sum256([]byte(made)), schemaVersion)
+	released := strings.Split(strings.TrimSpace(string(must.Get(os.ReadFile("testdata/schema.sha256"))(t))), "\n")
+	if len(released) < schemaVersion || released[schemaVersion-1] != is {
+		t.Errorf("the schema is %s; released are %q", is, released)
+	}
 }
 
 // TestOtherSchema refuses a file of a build with another schema, also to what only reads.
