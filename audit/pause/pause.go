@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// For waits. It fails with the context's error if that ends before.
+// For waits. It fails with the context's error if that ends before, or has ended when the time is over.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
