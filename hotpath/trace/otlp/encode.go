@@ -1,6 +1,8 @@
 package otlp
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -55,7 +57,7 @@ func spanOf(s sdk.ReadOnlySpan) *tracepb.Span {
 func keyValues(all []attribute.KeyValue) []*commonpb.KeyValue {
 	encoded := make([]*commonpb.KeyValue, len(all))
 	for i, a := range all {
-		encoded[i] = &commonpb.KeyValue{Key: string(a.Key), Value: valueOf(a.Value)}
+		encoded[i] = &commonpb.KeyValue{Key: valid(string(a.Key)), Value: valueOf(a.Value)}
 	}
 	return encoded
 }
@@ -68,6 +70,9 @@ func valueOf(v attribute.Value) *commonpb.AnyValue {
 	case attribute.INT64:
 		return &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: v.AsInt64()}}
 	default:
-		return &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: v.String()}}
+		return &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: valid(v.String())}}
 	}
 }
+
+// valid replaces what is no UTF-8, as an attribute of the environment may be: the message would have no encoding.
+func valid(text string) string { return strings.ToValidUTF8(text, "\ufffd") }

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,8 +14,12 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 
 	"spendgate/bench/must"
 )
@@ -33,6 +38,22 @@ func TestRefusedBatch(t *testing.T) {
 	err := newExporter(Collector{URL: server.URL, Timeout: time.Minute}).ExportSpans(t.Context(), someSpans(2))
 	if err == nil || !strings.Contains(err.Error(), "429") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A text that is no UTF-8, such as an attribute of OTEL_RESOURCE_ATTRIBUTES may be, costs no traces.
+func TestNoUTF8(t *testing.T) {
+	var sent tracepb.TracesData
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		must.Check(t, proto.Unmarshal(must.Get(io.ReadAll(r.Body))(t), &sent))
+	}))
+	defer server.Close()
+	of := resource.NewSchemaless(attribute.String("te\xffam", "p\xffy"))
+	spans := tracetest.SpanStubs{{Name: "check", Resource: of}}.Snapshots()
+	must.Do(t, newExporter(Collector{URL: server.URL, Timeout: time.Minute}).ExportSpans(t.Context(), spans))
+	a := sent.GetResourceSpans()[0].GetResource().GetAttributes()[0]
+	if a.GetKey() != "te\ufffdam" || a.GetValue().GetStringValue() != "p\ufffdy" {
+		t.Errorf("sent %v", a)
 	}
 }
 
