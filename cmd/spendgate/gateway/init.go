@@ -156,14 +156,15 @@ func guess(name string, d definition) *proposed {
 	p.To = find(func(a argument) bool {
 		return a.path != p.Amount && a.path != p.Key && a.path != p.Currency && !has(a.path, "merchantaccount") // who pays
 	}, append(slices.Clone(payments), "payee", "recipient", "customer", "account", "vendor", "merchant", "id")...).path
-	named := slices.ContainsFunc(arguments, func(a argument) bool { return namesOrder(a.path) })
+	names := func(a argument) bool {
+		return a.path != p.Amount && a.path != p.Key && a.path != p.Currency && (a.path == p.To || p.namesPayment(a.path))
+	}
+	named := slices.ContainsFunc(arguments, func(a argument) bool { return names(a) && namesOrder(a.path) })
 	for _, a := range arguments {
 		switch {
-		case a.path == p.Key:
-		case a.path == p.Amount && !named || a.path == p.To || p.namesPayment(a.path):
+		case names(a) || a.path == p.Amount && !named:
 			p.Same = append(p.Same, a.path)
-		case a.path == p.Amount:
-		case a.path == p.Currency:
+		case a.path == p.Amount || a.path == p.Key || a.path == p.Currency:
 		case !decides(a.path):
 			p.Pass = append(p.Pass, a.path)
 		default:
@@ -185,6 +186,6 @@ func namesOrder(path string) bool { return has(path, "order", "invoice", "bookin
 // namesPayment reports whether an argument looks like a name of a payment. Beside an earlier payment that is named, a reference is
 // the agent's own text, and another one in a repeated call.
 func (p *proposed) namesPayment(argument string) bool {
-	return has(argument, "id", "invoice", "order", "charge", "payment", "number", "intent") ||
+	return namesOrder(argument) || has(argument, "id", "charge", "payment", "number", "intent") ||
 		has(argument, "reference") && !has(p.To, payments...)
 }

@@ -36,6 +36,17 @@ func TestGuess(t *testing.T) {
 			[]string{"may decide:"},
 			"",
 		},
+		"a booking, which names a payment as an order does": {
+			`{"booking":{"type":"string"},"customer":{"type":"string"},"amount":{"type":"number"}}`,
+			[]string{`same: ["booking","customer"]`},
+			[]string{"pass:"},
+			"",
+		},
+		"the currency of an order, which names none": {
+			`{"order_currency":{"type":"string"},"customer":{"type":"string"},"amount":{"type":"number"}}`,
+			[]string{`currency: {argument: "order_currency"}`, `same: ["amount","customer"]`},
+			nil, "",
+		},
 		"an amount in cents that may be left out": {
 			`{"payment_intent":{"type":"string"},"amount":{"type":"integer","description":"How much to return, in cents."}}`,
 			[]string{
