@@ -8,6 +8,7 @@ import contextlib
 import copy
 import decimal
 import enum
+import functools
 import inspect
 import pickle
 import time
@@ -23,6 +24,7 @@ from test_adapters import REPORT, F, gate, playing, typed
 
 import spendgate
 from spendgate import AsyncSpendgate, Spendgate
+from spendgate.guarded import takes_permit
 
 EXECUTION = GUARD["cases"][0]["calls"][0]["ran"]
 DOUBT: dict[str, Any] = {"request": "in_doubt", "send": {"redemption_id": "rdm_1"}, "answer": "doubted"}
@@ -250,6 +252,7 @@ def test_wrong_uses() -> None:
     for body, fault in ((lambda: None, "a permit"), (pay, "a permit"), (None, "callable"), (later, "coroutine")):
         with pytest.raises(TypeError, match=fault):
             client.pay(body, "refund", payment_key="1", amount="1", currency="USD", counterparty="c")
+    takes_permit(functools.wraps(lambda: None)(lambda permit: permit))  # a body around a function without arguments
     with pytest.raises(TypeError, match="argument"):
         guarded("1")
     with pytest.raises(ValueError, match="/v1"):

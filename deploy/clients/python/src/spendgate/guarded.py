@@ -174,7 +174,7 @@ def takes_permit(body: Callable[..., Any]) -> None:
     """Fails where a body cannot be called with a permit: the payment would be in doubt."""
     with suppress(ValueError):  # of what has no signature
         try:
-            inspect.signature(body).bind(None)
+            inspect.signature(body, follow_wrapped=False).bind(None)
         except TypeError as fault:
             raise TypeError(f"pay() calls its body with a permit: {fault}") from None
 
