@@ -159,8 +159,8 @@ func livePasses(t *testing.T, s Subject) {
 	mustCommit(t, s, hidden)
 	mustCommit(t, s, hiding, refused)
 
-	live, err := s.LivePasses(t.Context(), []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}, spend.ID{}, at,
-		spend.Block)
+	all := []spend.Hash{old.Fingerprint, expired.Fingerprint, week.Fingerprint, never.Fingerprint}
+	live, err := s.LivePasses(t.Context(), all, spend.ID{}, at, spend.Block)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,8 @@ func livePasses(t *testing.T, s Subject) {
 	blocksLater := blocked(pass(waiting, at+60_000))
 	mustCommit(t, s, waiting)
 	mustCommit(t, s, blocksLater)
-	unblocked, err := s.LivePasses(t.Context(), []spend.Hash{waiting.Fingerprint, hidden.Fingerprint, refused.Fingerprint}, spend.ID{}, at, spend.Escalate)
+	others := []spend.Hash{waiting.Fingerprint, hidden.Fingerprint, refused.Fingerprint}
+	unblocked, err := s.LivePasses(t.Context(), others, spend.ID{}, at, spend.Escalate)
 	if err != nil || len(unblocked) != 2 || unblocked[waiting.Fingerprint] != livePass(waiting) ||
 		unblocked[hidden.Fingerprint] != livePass(hidden) {
 		t.Errorf("allowed or escalated: got %+v, %v; want %+v and %+v", unblocked, err, livePass(waiting), livePass(hidden))

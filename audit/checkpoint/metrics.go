@@ -3,9 +3,9 @@ package checkpoint
 import (
 	"sync/atomic"
 
-	"spendgate/audit/metric"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit/metric"
 )
 
 // writerMetrics are the metrics of a Writer.

@@ -70,8 +70,8 @@ func (s *Store) DecideDraft(ctx context.Context, d audit.DraftDecisionRequest) (
 			return result, nil
 		}
 		err = s.control(ctx, fmt.Sprintf("cannot decide about the draft of policy %q", d.PolicyID), []any{&result},
-			byActor("SELECT decide_draft($1, $2, $3, $4, $5, $6, ", d.By, string(d.Kind()), d.PolicyID, r.Draft.Generation, r.Version, seenReview(&r, 0),
-				d.Details(r.Draft.Generation)))
+			byActor("SELECT decide_draft($1, $2, $3, $4, $5, $6, ", d.By, string(d.Kind()), d.PolicyID, r.Draft.Generation, r.Version,
+				seenReview(&r, 0), d.Details(r.Draft.Generation)))
 		if err != nil || result != decisionStale {
 			return result, err
 		}

@@ -255,7 +255,8 @@ func (s *Store) ListCounters(ctx context.Context, q audit.CounterQuery) ([]audit
 			Used  string
 			Count int64
 		}
-		err = row.Scan(&subject.Subject, &subject.FirstMS, sqlstore.Parsed(func(text string) error { return json.Unmarshal([]byte(text), &parts) }))
+		read := func(text string) error { return json.Unmarshal([]byte(text), &parts) }
+		err = row.Scan(&subject.Subject, &subject.FirstMS, sqlstore.Parsed(read))
 		for _, part := range parts {
 			used, wrong := spend.ParseTotal(part.Used)
 			err = errors.Join(err, wrong)

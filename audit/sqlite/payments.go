@@ -46,12 +46,12 @@ func movePayments(tx *sql.Tx, checks []*spend.Check, outcomes []*spend.Outcome) 
 
 // movePayment reports whether the payment had the version that was seen, and was not removed since.
 func movePayment(tx *sql.Tx, seen int64, to *spend.Payment) (bool, error) {
-	hash, now := to.Hash(), time.Now().UnixMilli()
+	hash, state, now := to.Hash(), string(to.Append(nil)), time.Now().UnixMilli()
 	statement, args := "UPDATE payments SET version = ?, state = ?, changed_at = ? WHERE payment_hash = ? AND version = ? AND first_check = ?",
-		[]any{to.Version, string(to.Append(nil)), now, hash[:], seen, to.First[:]}
+		[]any{to.Version, state, now, hash[:], seen, to.First[:]}
 	if seen == 0 {
 		statement, args = `INSERT INTO payments (payment_hash, namespace, payment_key, version, first_check, state, changed_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, []any{hash[:], to.Namespace, to.Key, to.Version, to.First[:], string(to.Append(nil)), now}
+			VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, []any{hash[:], to.Namespace, to.Key, to.Version, to.First[:], state, now}
 	}
 	rows, err := affected(tx.Exec(statement, args...))
 	return rows > 0, err

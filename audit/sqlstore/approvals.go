@@ -31,9 +31,9 @@ func CompleteApprovals(ctx context.Context, tx Tx, all []*audit.Approval) error 
 		return nil
 	}
 	byName, names := make(map[string]*audit.Approval, len(all)), make([]string, len(all))
-	keyIDs := make([]string, len(all))
+	var keyIDs []string
 	for i, a := range all {
-		names[i], keyIDs[i] = a.Check.ID.Text(spend.PrefixApproval), a.Check.KeyID
+		names[i], keyIDs = a.Check.ID.Text(spend.PrefixApproval), append(keyIDs, a.Check.KeyID)
 		byName[names[i]] = a
 	}
 	var w Where

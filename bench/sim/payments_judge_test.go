@@ -136,7 +136,8 @@ func (j *payments) check(c *spend.Check) {
 		p.attempt++
 	}
 	if c.Payment.Attempt != p.attempt || c.Payment.Round != p.round {
-		j.fail("S84: attempt %d of %q, round %d, is recorded as %d, round %d", p.attempt, c.Payment.Key, p.round, c.Payment.Attempt, c.Payment.Round)
+		j.fail("S84: attempt %d of %q, round %d, is recorded as %d, round %d",
+			p.attempt, c.Payment.Key, p.round, c.Payment.Attempt, c.Payment.Round)
 	}
 	p.current, p.last, j.checks[c.ID] = c, c.Timestamp(), c
 }
@@ -158,7 +159,8 @@ func (j *payments) step(o *spend.Outcome, at time.Time) {
 	why := ""
 	switch o.Status {
 	case spend.Redeemed:
-		if p.current != c || course.Redeemed != nil || course.Reports != nil || len(p.of(p.round)) > 0 || late || c.Decision.Effect != spend.Allow {
+		open := course.Redeemed == nil && course.Reports == nil && c.Decision.Effect == spend.Allow
+		if !open || late || p.current != c || len(p.of(p.round)) > 0 {
 			why = "it is not open"
 		}
 		if p.executions[o.Payment.ExecutionID] {

@@ -3,9 +3,9 @@ package guard
 import (
 	"sync/atomic"
 
-	"spendgate/audit/metric"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit/metric"
 )
 
 type metrics struct {

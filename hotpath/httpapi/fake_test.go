@@ -24,8 +24,6 @@ type fake struct {
 	keys     int
 	by       []audit.Actor // of changes
 	drop     []string      // of the last policy
-	budgets  []hotpath.BudgetQuery
-	counters []hotpath.BudgetCounter
 
 	admitErr error // of Admit, Check and Simulate, once the caller is known
 	workErr  error // of what comes after admission

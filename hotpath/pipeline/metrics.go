@@ -3,9 +3,9 @@ package pipeline
 import (
 	"time"
 
-	"spendgate/audit/metric"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spendgate/audit/metric"
 )
 
 type metrics struct {

@@ -166,7 +166,8 @@ type bench struct {
 	t        *testing.T
 	store    *storage
 	receiver *receiver
-	inFlight int // of workers
+	inFlight int               // of workers
+	breaks   func(*link) Store // what they have in place of a link; nil: the link
 	logger   *slog.Logger
 	logged   bytes.Buffer // by workers; to be read once they have stopped
 	running  sync.WaitGroup
@@ -188,8 +189,12 @@ func status(code int) func(*http.Request) (int, error) {
 
 // node runs a worker until the function is called, or the test ends.
 func (b *bench) node() (w *Worker, stop func()) {
+	var store Store = &link{Store: b.store}
+	if b.breaks != nil {
+		store = b.breaks(&link{Store: b.store})
+	}
 	w = New(Options{
-		InFlight: b.inFlight, Store: &link{Store: b.store}, Events: b.store.feed.read,
+		InFlight: b.inFlight, Store: store, Events: b.store.feed.read,
 		Logger: b.logger,
 		Encode: func(dst []byte, e *audit.Event) []byte {
 			return fmt.Appendf(dst, `{"id":%q,"type":%q,"sequence":%d,"data":{}}`, e.ID.Text(spend.PrefixEvent), e.Type, e.Sequence)

@@ -134,16 +134,15 @@ func (b *breaking) RecordDelivery(ctx context.Context, holder spend.ID, r audit.
 func TestLostWhileAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, status(200))
-		b.inFlight = 8
+		b.inFlight, b.breaks = 8, func(l *link) Store { return &breaking{link: l} }
 		b.webhook(one)
 		for _, of := range []audit.EventType{audit.EventApprovalDecided, changed} {
 			for range 12 {
 				b.store.feed.add(of)
 			}
 		}
-		w, stop := b.node()
+		_, stop := b.node()
 		defer stop()
-		w.Store = &breaking{link: w.Store.(*link)}
 		time.Sleep(10 * time.Minute)
 		got := b.ids(one)
 		for i, id := range b.names() {

@@ -17,12 +17,12 @@ import (
 	"sync"
 	"time"
 
-	"spendgate/audit/pause"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"spendgate/audit/pause"
 )
 
 // lookedAs returns the capabilities that the gateway declares when it looks at a server's tools,

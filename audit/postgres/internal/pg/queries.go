@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"spendgate/audit/pause"
-
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"spendgate/audit/pause"
 )
 
 // ReadOnly are the options of a transaction that reads one moment.
