@@ -8,7 +8,7 @@ import (
 	"spendgate/audit/pause"
 )
 
-// Whoever waits learns that its context has ended, also if the time is over by then.
+// Whoever waits learns that its context has ended, also if the time is over then.
 func TestEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := pause.For(ctx, 0); err != nil {

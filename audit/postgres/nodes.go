@@ -29,7 +29,7 @@ const noteLives = 20 * time.Second
 func (s *Store) NoteNode(ctx context.Context, n NodeNote) (since time.Time, err error) {
 	return one(ctx, s, "cannot note the node", pgx.RowTo[time.Time], // may be repeated, like a read
 		`INSERT INTO nodes AS n (process, node, host, redis, started, since, seen)
-			VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp(), clock_timestamp())
+			VALUES ($1, $2, $3, $4, statement_timestamp(), statement_timestamp(), statement_timestamp())
 		ON CONFLICT (process) DO UPDATE SET node = excluded.node, host = excluded.host, redis = excluded.redis, seen = excluded.seen,
 			since = CASE WHEN n.redis = excluded.redis THEN n.since ELSE excluded.since END
 		RETURNING since`, [16]byte(n.Process), [16]byte(n.Node), n.Host, n.Redis)
