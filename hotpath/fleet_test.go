@@ -318,7 +318,7 @@ func embeddedBackend() backend {
 	return backend{
 		name: "embedded",
 		store: func(t *testing.T) audit.Store {
-			s := must.Get(sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "audit.db"), slog.New(slog.DiscardHandler)))(t)
+			s := must.Get(sqlite.Open(context.Background(), filepath.Join(servers.MemoryDir(t), "audit.db"), slog.New(slog.DiscardHandler)))(t)
 			t.Cleanup(s.Close)
 			return s
 		},

@@ -15,6 +15,7 @@ import (
 	"spendgate/audit/chain"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
@@ -63,11 +64,7 @@ type files struct {
 
 func newFiles(t *testing.T) *files {
 	t.Helper()
-	f := &files{folder: t.TempDir()}
-	if inMemory, err := os.MkdirTemp("/dev/shm", "sim-"); err == nil { //nolint:usetesting // another folder
-		t.Cleanup(func() { _ = os.RemoveAll(inMemory) })
-		f.folder = inMemory
-	}
+	f := &files{folder: fleet.MemoryDir(t)}
 	path := filepath.Join(f.folder, "empty.db")
 	newStore(t, path).Close()
 	var err error

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"spendgate/audit"
 	"spendgate/audit/spend"
 	"spendgate/audit/sqlite"
+	"spendgate/bench/fleet"
 	"spendgate/bench/must"
 )
 
@@ -70,12 +70,7 @@ type storage struct {
 
 func newStorage(t *testing.T) *storage {
 	t.Helper()
-	folder := t.TempDir()
-	if inMemory, err := os.MkdirTemp("/dev/shm", "webhook-"); err == nil { //nolint:usetesting // another folder, which spares the syncs
-		t.Cleanup(func() { _ = os.RemoveAll(inMemory) })
-		folder = inMemory
-	}
-	s := must.Get(sqlite.Open(t.Context(), filepath.Join(folder, "webhooks.db"), slog.New(slog.DiscardHandler)))(t)
+	s := must.Get(sqlite.Open(t.Context(), filepath.Join(fleet.MemoryDir(t), "webhooks.db"), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(s.Close)
 	return &storage{s, new(feed)}
 }
