@@ -3,7 +3,6 @@ package hotpath
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"spendgate/audit"
@@ -41,45 +40,12 @@ func (a *Authorizer) giveBack(ctx context.Context, check *spend.Check, why spend
 // stopped with their keys. Any node may call it at any time, and some node must every few seconds. A check that cannot be
 // given back delays no other.
 func (a *Authorizer) Lapses(ctx context.Context) error {
-	failed := a.giveBackStopped(ctx)
-	tried := make(map[spend.ID]bool)
-	for stuck := 0; ; { // stuck: checks that were tried and are still due
-		due, err := a.store.Lapses(ctx, stuck+lapsesAtOnce)
-		if err != nil {
-			return err
-		}
-		all := len(due)
-		due = slices.DeleteFunc(due, func(id spend.ID) bool { return tried[id] })
-		if len(due) == 0 && all < stuck+lapsesAtOnce {
-			return failed
-		}
-		stuck = all - len(due)
-		for _, id := range due {
-			tried[id] = true
-		}
-		err = a.giveBackAll(ctx, due, spend.FlagLapsed)
-		if ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
-			return err
-		}
-		failed = errors.Join(failed, err)
-	}
+	stopped := a.giveBackStopped(ctx)
+	return errors.Join(stopped, a.eachDue(ctx, lapsesAtOnce, func(most int) ([]spend.ID, error) { return a.store.Lapses(ctx, most) },
+		a.givingBack(spend.FlagLapsed)))
 }
 
-// giveBackAll gives checks back. It ends early only with the context, or where the node is at its capacity.
-func (a *Authorizer) giveBackAll(ctx context.Context, due []spend.ID, why spend.Flag) (failed error) {
-	if len(due) == 0 {
-		return nil
-	}
-	checks, err := a.store.Checks(ctx, due)
-	if err != nil {
-		return err
-	}
-	for _, check := range checks {
-		err := a.giveBack(ctx, check, why)
-		if ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
-			return err
-		}
-		failed = errors.Join(failed, err)
-	}
-	return failed
+// givingBack is giveBack for one reason.
+func (a *Authorizer) givingBack(why spend.Flag) func(context.Context, *spend.Check) error {
+	return func(ctx context.Context, check *spend.Check) error { return a.giveBack(ctx, check, why) }
 }

@@ -272,34 +272,12 @@ const doubtsAtOnce = 100
 // node may call it at any time, and some node must every few seconds. It returns how many checks are
 // in doubt. A check that cannot be recorded, or that the store lacks, delays no other.
 func (a *Authorizer) Doubts(ctx context.Context) (inDoubt int64, err error) {
-	var failed error
-	tried := make(map[spend.ID]bool)
-	for stuck := 0; ; { // stuck: checks that were tried and are still due
-		found, err := a.store.Doubts(ctx, stuck+doubtsAtOnce)
-		if err != nil {
-			return found.InDoubt, err
-		}
-		all := len(found.Due)
-		due := slices.DeleteFunc(found.Due, func(id spend.ID) bool { return tried[id] })
-		if len(due) == 0 && all < stuck+doubtsAtOnce {
-			return found.InDoubt, failed
-		}
-		stuck = all - len(due)
-		for _, id := range due {
-			tried[id] = true
-		}
-		checks, err := a.store.Checks(ctx, due)
-		if err != nil {
-			return found.InDoubt, err
-		}
-		for _, check := range checks {
-			err := a.doubt(ctx, check)
-			if ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
-				return found.InDoubt, err
-			}
-			failed = cmp.Or(failed, err)
-		}
-	}
+	err = a.eachDue(ctx, doubtsAtOnce, func(most int) ([]spend.ID, error) {
+		found, err := a.store.Doubts(ctx, most)
+		inDoubt = found.InDoubt
+		return found.Due, err
+	}, a.doubt)
+	return inDoubt, err
 }
 
 // doubt records that a redeemed check is in doubt, unless another step came first.

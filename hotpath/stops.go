@@ -111,7 +111,7 @@ func (a *Authorizer) giveBackStopped(ctx context.Context) error {
 				due = append(due, o.Check)
 			}
 		}
-		if err := a.giveBackAll(ctx, due, spend.FlagStopped); ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
+		if err := a.eachCheck(ctx, due, a.givingBack(spend.FlagStopped)); ctx.Err() != nil || errors.Is(err, ErrOverloaded) {
 			return err
 		} else if err != nil {
 			failed = errors.Join(failed, err)
